@@ -1,0 +1,1 @@
+"""Processes: sockets, Serve deployments, actors, tasks, clocks, and the page."""

@@ -1,0 +1,99 @@
+"""What a session asks of the world. The shell performs these in order; slow ones come back as stimuli."""
+
+from dataclasses import dataclass
+
+from session.config import RuntimeConfig
+from session.events import Event
+from session.fence import Fence
+from session.ids import OperationId
+from session.unit import Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """Queue one event for the client."""
+
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStages:
+    """Lease both stages and open the session there. Answer: StagesOpened or OpenFailed."""
+
+    fence: Fence
+    runtime: RuntimeConfig
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitUnit:
+    """Give one unit to Stage0. Answer: UnitFinished or UnitFailed."""
+
+    fence: Fence
+    seq: int
+    operation_id: OperationId
+    unit: Unit
+    config_generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Synthesize:
+    """Hand the speech of unit `seq` on to Stage1. Answer: SpeechArrived*, SpeechFinished or SpeechFailed."""
+
+    fence: Fence
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelStages:
+    """Tell both stages that `cancelled` is over and `current` holds. No answer is waited for.
+
+    `heard` is the part of the cancelled turn's text that the user has heard.
+    """
+
+    cancelled: Fence
+    current: Fence
+    heard: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigureStages:
+    """Validate and stage a new configuration. Answer: StagesConfigured or ConfigureFailed."""
+
+    fence: Fence
+    runtime: RuntimeConfig
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class CloseStages:
+    """Release everything at both stages. Answer: StagesReleased, when both have confirmed."""
+
+    fence: Fence
+
+
+@dataclass(frozen=True, slots=True)
+class WakeAt:
+    """Answer with Ticked at `at_s` on the session's clock. Replaces any earlier WakeAt."""
+
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSocket:
+    """Close the client's socket after everything queued has been sent."""
+
+    code: int
+    reason: str
+
+
+Effect = (
+    Emit
+    | OpenStages
+    | SubmitUnit
+    | Synthesize
+    | CancelStages
+    | ConfigureStages
+    | CloseStages
+    | WakeAt
+    | CloseSocket
+)

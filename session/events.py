@@ -1,0 +1,346 @@
+"""What a client shall learn, before any dialect gives it a name and a shape.
+
+A dialect projects each of these to zero or more server events at the moment of sending. Events
+that carry output name the fence under which they were made: an old epoch's output is dropped
+when it would be sent (`is_output`), a terminal never is.
+"""
+
+from dataclasses import dataclass, field
+
+from session.config import SessionConfig
+from session.errors import DuplexError
+from session.fence import Fence
+from session.ids import ItemId, ResponseId
+from session.unit import SegmentMetrics
+
+
+@dataclass(frozen=True, slots=True)
+class Playback:
+    """Cursors of one response in whole milliseconds; committed <= played <= sent <= generated."""
+
+    generated_ms: int = 0
+    sent_ms: int = 0
+    played_ms: int = 0
+    committed_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TextMark:
+    """`text_chars` characters of the transcript are spoken by `audio_end_ms`."""
+
+    text_chars: int
+    audio_end_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSnapshot:
+    """The session as a client may see it."""
+
+    fence: Fence
+    state: str
+    turn_state: str
+    config: SessionConfig
+    playback: Playback
+    active_response_id: ResponseId | None = None
+    config_generation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCreated:
+    """The session is open."""
+
+    session: SessionSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class SessionUpdated:
+    """The session's settings are these now."""
+
+    session: SessionSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class SessionClosed:
+    """Terminal: closed on request, after both stages released it."""
+
+    fence: Fence
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionExpired:
+    """Terminal: the server ended the session."""
+
+    fence: Fence
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatAnswered:
+    """The session is alive."""
+
+    fence: Fence
+
+
+@dataclass(frozen=True, slots=True)
+class UserSpeechStarted:
+    """Onset of user speech, prefix padding included."""
+
+    audio_start_ms: int
+    item_id: ItemId
+
+
+@dataclass(frozen=True, slots=True)
+class UserSpeechStopped:
+    """Offset of user speech; always follows one UserSpeechStarted."""
+
+    audio_end_ms: int
+    item_id: ItemId
+
+
+@dataclass(frozen=True, slots=True)
+class InputItemCommitted:
+    """The input buffer became a user item."""
+
+    fence: Fence
+    item_id: ItemId
+    previous_item_id: ItemId | None
+    history_len: int
+    is_empty: bool = False
+    is_speech: bool = True
+    expects_no_response: bool = False
+    is_overlap_ack: bool = False
+    is_deferred: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InputBufferCleared:
+    """The open input was dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemView:
+    """A conversation item as shown to clients."""
+
+    item_id: ItemId
+    role: str
+    status: str
+    """in_progress, completed or incomplete."""
+    text: str
+    is_audio: bool
+    call_id: str | None = None
+    is_speech: bool = True
+    audio_ms: int = 0
+    marks: tuple[TextMark, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ItemAdded:
+    """An item joined the conversation."""
+
+    item: ItemView
+    previous_item_id: ItemId | None
+
+
+@dataclass(frozen=True, slots=True)
+class ItemDone:
+    """An item is final."""
+
+    item: ItemView
+    previous_item_id: ItemId | None
+
+
+@dataclass(frozen=True, slots=True)
+class InputTranscribed:
+    """What the user said in an item."""
+
+    item_id: ItemId
+    transcript: str
+    audio_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ItemShown:
+    """Answer to retrieve."""
+
+    item: ItemView
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRemoved:
+    """Answer to delete."""
+
+    item_id: ItemId
+
+
+@dataclass(frozen=True, slots=True)
+class ItemCut:
+    """Answer to truncate: nothing after `audio_end_ms` was heard."""
+
+    item_id: ItemId
+    content_index: int
+    audio_end_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseStarted:
+    """First event of a visible answer. Its item and content part come into being with it."""
+
+    fence: Fence
+    response_id: ResponseId
+    item_id: ItemId
+    previous_item_id: ItemId | None
+    output_modalities: tuple[str, ...]
+    metadata: tuple[tuple[str, str], ...] = ()
+    is_out_of_band: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SpeakDecided:
+    """The model chose to speak; at most once a response, before its first output."""
+
+    fence: Fence
+    response_id: ResponseId
+    item_id: ItemId
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechDelta:
+    """One audio chunk and exactly its text. For a text-only answer `pcm` is empty."""
+
+    fence: Fence
+    response_id: ResponseId
+    item_id: ItemId
+    pcm: bytes
+    transcript: str
+    audio_ms: int
+    """Cumulative audio of this response, this chunk included."""
+    marks: tuple[TextMark, ...]
+    playback: Playback
+    is_turn_end: bool = False
+    is_text_only: bool = False
+    metrics: tuple[SegmentMetrics, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseFinished:
+    """The one terminal of an answer.
+
+    The dialect closes whatever it has opened for this response: audio, transcript, part, items.
+    """
+
+    fence: Fence
+    """The fence under which the answer began."""
+    current: Fence
+    response_id: ResponseId
+    item: ItemView
+    previous_item_id: ItemId | None
+    status: str
+    """completed, cancelled, failed or incomplete."""
+    reason: str
+    playback: Playback
+    is_committed: bool
+    output_modalities: tuple[str, ...]
+    metadata: tuple[tuple[str, str], ...] = ()
+    is_out_of_band: bool = False
+    metrics: tuple[SegmentMetrics, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ListenDecided:
+    """The model chose to listen at a unit boundary, or the server says it is listening."""
+
+    fence: Fence
+    reason: str
+    is_model_listen: bool
+    response_id: ResponseId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputBufferCleared:
+    """The client must drop audio it has not played."""
+
+    response_id: ResponseId
+
+
+@dataclass(frozen=True, slots=True)
+class PlaybackAdvanced:
+    """Answer to playback.ack."""
+
+    fence: Fence
+    response_id: ResponseId
+    item_id: ItemId
+    playback: Playback
+    is_history_committed: bool
+    is_truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OverlapDecided:
+    """What was done about user speech during an answer."""
+
+    fence: Fence
+    policy: str
+    action: str
+    reason: str
+    duration_ms: int
+    overlap_speech_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TurnMoved:
+    """Answer to a local turn.signal."""
+
+    fence: Fence
+    signal: str
+    turn_state: str
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRaised:
+    """Something was refused or failed."""
+
+    error: DuplexError
+    event_id: str | None = None
+    fence: Fence | None = field(default=None)
+
+
+Event = (
+    SessionCreated
+    | SessionUpdated
+    | SessionClosed
+    | SessionExpired
+    | HeartbeatAnswered
+    | UserSpeechStarted
+    | UserSpeechStopped
+    | InputItemCommitted
+    | InputBufferCleared
+    | ItemAdded
+    | ItemDone
+    | InputTranscribed
+    | ItemShown
+    | ItemRemoved
+    | ItemCut
+    | ResponseStarted
+    | SpeakDecided
+    | SpeechDelta
+    | ResponseFinished
+    | ListenDecided
+    | OutputBufferCleared
+    | PlaybackAdvanced
+    | OverlapDecided
+    | TurnMoved
+    | ErrorRaised
+)
+
+
+def output_fence(event: Event) -> Fence | None:
+    """Fence of streaming output, which is dropped when stale; None for everything else.
+
+    ResponseStarted is not among them: its terminal will follow and must not stand alone.
+    """
+    match event:
+        case SpeakDecided() | SpeechDelta() | ListenDecided():
+            return event.fence
+        case _:
+            return None

@@ -1,0 +1,17 @@
+"""Typed identifiers, and the port through which the kernel is given new ones."""
+
+from typing import NewType, Protocol
+
+SessionId = NewType("SessionId", str)
+ResponseId = NewType("ResponseId", str)
+ItemId = NewType("ItemId", str)
+OperationId = NewType("OperationId", str)
+EventId = NewType("EventId", str)
+
+
+class IdFactory(Protocol):
+    """Makes identifiers. The kernel never draws randomness itself."""
+
+    def new(self, prefix: str) -> str:
+        """Return a fresh, unguessable id of the form ``prefix_xxxxxxxx``."""
+        ...

@@ -1,0 +1,345 @@
+"""What can happen to a session. Every value here enters through `DuplexSession.handle`.
+
+Client commands carry the client's `event_id` so that an error can name it. What a stage answers
+carries the fence it was asked with; the kernel drops it unless that fence is current.
+"""
+
+from dataclasses import dataclass
+
+from session.config import ConfigPatch, ResponseOptions
+from session.errors import DuplexError
+from session.fence import Fence
+from session.ids import ItemId, ResponseId
+from session.unit import SpeechChunk, UnitResult
+
+# --- from the client ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SessionConfigured:
+    """`session.update`."""
+
+    patch: ConfigPatch
+    event_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechScore:
+    """One voice-activity window: the probability that it holds speech, and where it ends."""
+
+    probability: float
+    end_sample: int
+    """Samples since the session began, at 16 kHz."""
+
+
+@dataclass(frozen=True, slots=True)
+class AudioAppended:
+    """`input_audio_buffer.append`, already converted to 16 kHz PCM16."""
+
+    pcm: bytes
+    wire_bytes: int = 0
+    """Size the client sent, for backpressure."""
+    scores: tuple[SpeechScore, ...] = ()
+    """Voice-activity windows that this append completed; empty when detection is off."""
+    is_speech: bool | None = None
+    """The client's own opinion, or a level heuristic's; None when there is none."""
+    force_listen: bool = False
+    force_barge_in: bool = False
+    overlap_action: str | None = None
+    """One of barge_in, listen, drop when the client decides itself."""
+    text_hint: str = ""
+    event_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TextAppended:
+    """`input.text.append`: joins the open input item."""
+
+    text: str
+    event_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InputCommitted:
+    """`input_audio_buffer.commit` or `input.commit`."""
+
+    create_response: bool | None = None
+    """None: the session's mode decides."""
+    is_speech: bool | None = None
+    """False declares silence."""
+    event_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InputCleared:
+    """`input_audio_buffer.clear`."""
+
+    event_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InputCancelled:
+    """`input.cancel`."""
+
+    event_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseRequested:
+    """`response.create`."""
+
+    options: ResponseOptions
+    event_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseCancelRequested:
+    """`response.cancel`."""
+
+    response_id: ResponseId | None = None
+    event_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputClearRequested:
+    """`output_audio_buffer.clear`."""
+
+    response_id: ResponseId | None = None
+    event_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlaybackAcked:
+    """`playback.ack`."""
+
+    played_ms: int
+    committed_ms: int | None = None
+    response_id: ResponseId | None = None
+    item_id: ItemId | None = None
+    event_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ItemCreated:
+    """`conversation.item.create` with text content or a function call's output."""
+
+    role: str
+    text: str
+    item_id: ItemId | None = None
+    previous_item_id: ItemId | None = None
+    call_id: str | None = None
+    """Set for `function_call_output`."""
+    event_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRetrieved:
+    """`conversation.item.retrieve`."""
+
+    item_id: ItemId
+    event_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ItemDeleted:
+    """`conversation.item.delete`."""
+
+    item_id: ItemId
+    event_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ItemTruncated:
+    """`conversation.item.truncate`."""
+
+    item_id: ItemId
+    audio_end_ms: int
+    content_index: int = 0
+    event_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BargedIn:
+    """`barge_in`."""
+
+    event_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSignalled:
+    """`turn.signal` with a local marker such as user_started."""
+
+    signal: str
+    event_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatReceived:
+    """`session.heartbeat`."""
+
+    event_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CloseRequested:
+    """`session.close`, or the server wants the session closed."""
+
+    reason: str = "client_close"
+    event_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EventRefused:
+    """A client event that never became a command; it keeps its place in the wire order."""
+
+    error: DuplexError
+    event_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SocketLost:
+    """The client's socket is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderStalled:
+    """The client does not read: the outbound queue is over its byte bound."""
+
+
+# --- from the stages --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StagesOpened:
+    """Both stages hold a binding for this session."""
+
+    fence: Fence
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFailed:
+    """The session was not admitted or a stage could not open; nothing is held."""
+
+    fence: Fence
+    error: DuplexError
+
+
+@dataclass(frozen=True, slots=True)
+class UnitFinished:
+    """Stage0 has answered one unit."""
+
+    fence: Fence
+    seq: int
+    result: UnitResult
+
+
+@dataclass(frozen=True, slots=True)
+class UnitFailed:
+    """Stage0 could not process one unit."""
+
+    fence: Fence
+    seq: int
+    error: DuplexError
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechArrived:
+    """Stage1 made a chunk of the speech of unit `seq`."""
+
+    fence: Fence
+    seq: int
+    chunk: SpeechChunk
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechFinished:
+    """Stage1 has spoken all of unit `seq`."""
+
+    fence: Fence
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechFailed:
+    """Stage1 could not speak unit `seq`."""
+
+    fence: Fence
+    seq: int
+    error: DuplexError
+
+
+@dataclass(frozen=True, slots=True)
+class StagesConfigured:
+    """Both stages acknowledged a configuration."""
+
+    fence: Fence
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigureFailed:
+    """A stage refused a configuration; both keep the old one."""
+
+    fence: Fence
+    generation: int
+    error: DuplexError
+
+
+@dataclass(frozen=True, slots=True)
+class StageLost:
+    """A lease is broken: that stage's state for this session is gone."""
+
+    stage: str
+    error: DuplexError
+
+
+@dataclass(frozen=True, slots=True)
+class StagesReleased:
+    """Both stages confirmed that they hold nothing of this session any more.
+
+    About a closed fence, so never judged against the current one.
+    """
+
+    fence: Fence
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """A deadline asked for by `WakeAt` has come."""
+
+
+Stimulus = (
+    SessionConfigured
+    | AudioAppended
+    | TextAppended
+    | InputCommitted
+    | InputCleared
+    | InputCancelled
+    | ResponseRequested
+    | ResponseCancelRequested
+    | OutputClearRequested
+    | PlaybackAcked
+    | ItemCreated
+    | ItemRetrieved
+    | ItemDeleted
+    | ItemTruncated
+    | BargedIn
+    | TurnSignalled
+    | HeartbeatReceived
+    | CloseRequested
+    | EventRefused
+    | SocketLost
+    | ReaderStalled
+    | StagesOpened
+    | OpenFailed
+    | UnitFinished
+    | UnitFailed
+    | SpeechArrived
+    | SpeechFinished
+    | SpeechFailed
+    | StagesConfigured
+    | ConfigureFailed
+    | StageLost
+    | StagesReleased
+    | Ticked
+)

@@ -1,0 +1,83 @@
+"""Values that cross process boundaries between the gateway and the stages.
+
+Audio in these values is always raw little-endian 16-bit mono PCM: `INPUT_RATE_HZ` towards
+Stage0, `OUTPUT_RATE_HZ` from Stage1. Other formats exist only at the edge of the gateway.
+"""
+
+import enum
+from dataclasses import dataclass
+
+INPUT_RATE_HZ = 16_000
+OUTPUT_RATE_HZ = 24_000
+SAMPLE_BYTES = 2
+
+
+class Decision(enum.Enum):
+    """What the model decided for one unit."""
+
+    LISTEN = "listen"
+    SPEAK = "speak"
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What Stage0 consumes at once.
+
+    `pcm` is usually one unit length (`Descriptor.unit_ms`); a committed item may be longer, and
+    models whose descriptor has `accepts_short_units` may be given less. It is empty for a
+    text-only unit.
+    """
+
+    pcm: bytes
+    text: str = ""
+    is_speech: bool = False
+    closes_input: bool = False
+    """The user's item is complete and an answer is wanted now, without waiting for silence."""
+    is_continuation: bool = False
+    """Synthetic silence that lets an answer go on while the user sends nothing."""
+    force_listen: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentMetrics:
+    """Stage0's token timing for one unit; segment-local, never cumulative."""
+
+    ttft_ms: float
+    tpot_ms: float
+    itls_ms: tuple[float, ...]
+    generated_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnitResult:
+    """Stage0's small answer to one unit. The speech itself travels as an opaque reference."""
+
+    decision: Decision
+    text: str = ""
+    """Text this unit will speak; empty for LISTEN."""
+    segment_end: bool = False
+    turn_end: bool = False
+    """The model's turn is over once this unit's speech has been spoken."""
+    heard: str = ""
+    """What the model understood the user to have said, when this unit completed an utterance."""
+    metrics: SegmentMetrics | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechChunk:
+    """A piece of Stage1's speech: `OUTPUT_RATE_HZ` PCM and exactly the text it adds."""
+
+    pcm: bytes
+    transcript: str
+    segment_end: bool = False
+    turn_end: bool = False
+
+    @property
+    def samples(self) -> int:
+        """Number of audio samples in this chunk."""
+        return len(self.pcm) // SAMPLE_BYTES
+
+
+def samples_to_ms(samples: int, rate_hz: int) -> int:
+    """Whole milliseconds covered by `samples`, rounded down."""
+    return samples * 1000 // rate_hz

@@ -1,0 +1,192 @@
+"""The stage contract: what every model's Stage0 and Stage1 offer.
+
+A plugin implements the two *model* protocols, which know nothing of fences. `stages.binding` puts
+the door in front of them: fence check, order, idempotency, cancellation. Gateway and engine
+actors speak to the door only.
+
+Errors: a model raises `session.errors.StageFailed` for a unit it can not process (the session
+lives); anything else it raises is a fault of the plugin and is reported as StageFailed too.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from session.config import RuntimeConfig
+from session.fence import Fence
+from session.ids import OperationId, SessionId
+from session.unit import SpeechChunk, Unit, UnitResult
+from stages.descriptor import Descriptor
+
+
+@dataclass(frozen=True, slots=True)
+class Speech:
+    """Stage0's hand-over to Stage1 for one SPEAK unit. The gateway passes it on unopened."""
+
+    text: str
+    segment_end: bool
+    turn_end: bool
+    token_ids: tuple[int, ...] = ()
+    hidden: Any = None
+    """float32 array [len(token_ids), hidden] for models that condition on hidden states."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Stage0's whole answer to one unit; `speech` is None for LISTEN."""
+
+    result: UnitResult
+    speech: Speech | None
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """What a close or cancel freed. Closing twice frees nothing the second time."""
+
+    sessions: int = 0
+    calls: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What a stage has left."""
+
+    max_sessions: int
+    open_sessions: int
+    recent_unit_ms: float = 0.0
+
+
+class Stage0Model(Protocol):
+    """A model's hearing and deciding half. One instance serves all sessions of a stage.
+
+    All methods are coroutines that must not block the event loop: compute runs in threads. The
+    door never runs two appends of one session at once.
+    """
+
+    async def open(self, session_id: SessionId, runtime: RuntimeConfig) -> None:
+        """Reserve what the session needs; on failure nothing stays."""
+        ...
+
+    async def append(self, session_id: SessionId, unit: Unit) -> Appended:
+        """Consume one unit and decide."""
+        ...
+
+    async def configure(self, session_id: SessionId, runtime: RuntimeConfig) -> None:
+        """Replace the settings; called between units only. Raises to refuse, changing nothing."""
+        ...
+
+    async def interrupt(self, session_id: SessionId, heard: str) -> None:
+        """Drop the answer in progress. The user heard only `heard` of it. May run during append."""
+        ...
+
+    async def close(self, session_id: SessionId) -> None:
+        """Release everything; unknown sessions are no error."""
+        ...
+
+    async def warm_up(self) -> None:
+        """Load weights and run once, so that the first user does not wait."""
+        ...
+
+
+class Stage1Model(Protocol):
+    """A model's speaking half."""
+
+    async def open(self, session_id: SessionId, runtime: RuntimeConfig) -> None:
+        """Reserve voice state; on failure nothing stays."""
+        ...
+
+    def speak(self, session_id: SessionId, speech: Speech) -> AsyncIterator[SpeechChunk]:
+        """Yield the chunks of one unit's speech.
+
+        Joined transcripts equal `speech.text` exactly, and each chunk but a final empty one has
+        audio. The last chunk carries the flags of `speech`. Voice state continues within a turn
+        and resets after `turn_end`.
+        """
+        ...
+
+    async def configure(self, session_id: SessionId, runtime: RuntimeConfig) -> None:
+        """Replace the settings between units. Raises to refuse, changing nothing."""
+        ...
+
+    async def interrupt(self, session_id: SessionId) -> None:
+        """Stop speaking and reset the voice state of the turn."""
+        ...
+
+    async def close(self, session_id: SessionId) -> None:
+        """Release everything; unknown sessions are no error."""
+        ...
+
+    async def warm_up(self) -> None:
+        """Load weights and run once."""
+        ...
+
+
+class Stage0(Protocol):
+    """Stage0 as its callers see it: behind the door."""
+
+    async def open(self, fence: Fence, runtime: RuntimeConfig) -> None:
+        """Bind a session. Raises StageRefused for an incarnation that is not newer."""
+        ...
+
+    async def append(
+        self,
+        fence: Fence,
+        *,
+        seq: int,
+        operation_id: OperationId,
+        unit: Unit,
+        config_generation: int,
+    ) -> Appended:
+        """Fence check, then a repeated operation's first result, then order, then the model."""
+        ...
+
+    async def configure(self, fence: Fence, runtime: RuntimeConfig, generation: int) -> None:
+        """Acknowledge settings that take effect at the next append."""
+        ...
+
+    async def cancel(self, cancelled: Fence, current: Fence, heard: str) -> Released:
+        """Advance to `current` and drop what `cancelled` held. Idempotent; late ones do nothing."""
+        ...
+
+    async def close(self, fence: Fence) -> Released:
+        """Release everything of this incarnation. Idempotent."""
+        ...
+
+
+class Stage1(Protocol):
+    """Stage1 as its callers see it: behind the door."""
+
+    async def open(self, fence: Fence, runtime: RuntimeConfig) -> None:
+        """Bind a session. Raises StageRefused for an incarnation that is not newer."""
+        ...
+
+    def speak(self, fence: Fence, *, seq: int, speech: Speech) -> AsyncIterator[SpeechChunk]:
+        """Stream one unit's speech; ends early, without error, when its fence is cancelled."""
+        ...
+
+    async def configure(self, fence: Fence, runtime: RuntimeConfig, generation: int) -> None:
+        """Acknowledge settings that take effect at the next unit."""
+        ...
+
+    async def cancel(self, cancelled: Fence, current: Fence, heard: str) -> Released:
+        """Advance to `current` and stop what `cancelled` was speaking."""
+        ...
+
+    async def close(self, fence: Fence) -> Released:
+        """Release everything of this incarnation. Idempotent."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """A model as the application builder sees it: its descriptor and its two factories.
+
+    Factories take the plugin's validated settings (a mapping from the deploy file's
+    `model_settings`) and must be cheap: weights load in `warm_up`.
+    """
+
+    descriptor: Descriptor
+    make_stage0: Callable[[dict[str, Any]], Stage0Model]
+    make_stage1: Callable[[dict[str, Any]], Stage1Model]
+    check_settings: Callable[[dict[str, Any]], None]
+    """Raises ValueError with the field's name for settings it does not take."""

@@ -5,7 +5,9 @@ server from them and from the model's descriptor; a client never writes it.
 """
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from session.model_profile import ModelProfile
 
 
 class AudioEncoding(enum.Enum):
@@ -103,10 +105,6 @@ class SessionConfig:
     """Fields we accept and do not use: name and its JSON text, echoed as they came."""
 
 
-UNSET = object()
-"""Marks a field that an update did not mention; distinct from an explicit null."""
-
-
 @dataclass(frozen=True, slots=True)
 class ConfigPatch:
     """A partial update in domain terms: exactly the fields the client named.
@@ -115,6 +113,10 @@ class ConfigPatch:
     """
 
     changes: tuple[tuple[str, object], ...] = ()
+
+    def apply_to(self, config: SessionConfig) -> SessionConfig:
+        """Return `config` with exactly the named fields replaced."""
+        return replace(config, **dict(self.changes))  # type: ignore[arg-type]  # checked by decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,3 +146,15 @@ class ResponseOptions:
     is_out_of_band: bool = False
     """`conversation: "none"`: the answer is not kept in the history."""
     metadata: tuple[tuple[str, str], ...] = field(default=())
+
+
+def default_config(model_id: str, profile: ModelProfile) -> SessionConfig:
+    """Settings of a session whose client said nothing."""
+    detection = TurnDetection() if profile.default_server_vad else None
+    policy = OverlapPolicy.BARGE_IN_ON_SPEECH if detection else OverlapPolicy.LISTEN_ONLY
+    return SessionConfig(
+        model=model_id,
+        turn_detection=detection,
+        overlap_policy=policy,
+        auto_response=profile.default_server_vad,
+    )

@@ -7,7 +7,7 @@ when it would be sent (`is_output`), a terminal never is.
 
 from dataclasses import dataclass, field
 
-from session.config import SessionConfig
+from session.config import AudioFormat, SessionConfig
 from session.errors import DuplexError
 from session.fence import Fence
 from session.ids import ItemId, ResponseId
@@ -191,6 +191,7 @@ class ResponseStarted:
     item_id: ItemId
     previous_item_id: ItemId | None
     output_modalities: tuple[str, ...]
+    output_format: AudioFormat
     metadata: tuple[tuple[str, str], ...] = ()
     is_out_of_band: bool = False
 
@@ -217,6 +218,7 @@ class SpeechDelta:
     """Cumulative audio of this response, this chunk included."""
     marks: tuple[TextMark, ...]
     playback: Playback
+    output_format: AudioFormat
     is_turn_end: bool = False
     is_text_only: bool = False
     metrics: tuple[SegmentMetrics, ...] = ()

@@ -16,6 +16,13 @@ from session.unit import SpeechChunk, UnitResult
 
 
 @dataclass(frozen=True, slots=True)
+class OpenRequested:
+    """The first event of a session: lease the stages. Its settings came with the constructor."""
+
+    event_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SessionConfigured:
     """`session.update`."""
 
@@ -309,7 +316,8 @@ class Ticked:
 
 
 Stimulus = (
-    SessionConfigured
+    OpenRequested
+    | SessionConfigured
     | AudioAppended
     | TextAppended
     | InputCommitted

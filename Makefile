@@ -1,0 +1,126 @@
+# `make help` lists the targets. Everything lives in .venv, made on first use from the locks in
+# requirements/; a second run finds it there and starts at once.
+
+DEPLOY ?= deploy/duplex.yaml
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+# Wheels only: nothing is compiled, and no build step fetches what the lock does not name.
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --no-deps --require-hashes \
+  --only-binary :all: --progress-bar off
+CODE := session stages serve_app clients tests tools
+
+PURE := not (serve or models or browser or soak)
+
+export RAY_USAGE_STATS_ENABLED ?= 0
+export PYTHONUNBUFFERED := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help serve talk load test test-pure test-models test-serve test-browser soak lint fmt \
+  docs lock clean
+
+help: ## say what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' \
+	  | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
+
+# --- use ---------------------------------------------------------------------------------------
+
+serve: $(VENV)/.project ## run the service (DEPLOY=deploy/duplex.yaml); Ctrl-C ends it
+	@echo "== checking $(DEPLOY)"
+	@$(BIN)/python -m serve_app.check $(DEPLOY)
+ifeq ($(DEPLOY),deploy/duplex.yaml)
+	@echo "== preparing the language model, once, about 15 s"
+	@$(BIN)/python -m stages.embedded.prepare
+endif
+	@echo "== starting Ray and $(DEPLOY); ready in about half a minute; Ctrl-C ends both"
+	@exec $(BIN)/serve run --address local $(DEPLOY)
+
+talk: $(VENV)/.project ## talk to a running service from the terminal (ARGS=--help)
+	@$(BIN)/python -m clients.talk $(ARGS)
+
+load: $(VENV)/.project ## put load on a running service and measure it (ARGS=--help)
+	@$(BIN)/python -m clients.load $(ARGS)
+
+# --- check -------------------------------------------------------------------------------------
+
+# One group after another, all of them even when one fails.
+test: $(VENV)/.dev ## run every test but the soak; a failing group makes it fail
+	@echo "== preparing the language model, once, about 15 s"
+	@$(BIN)/python -m stages.embedded.prepare
+	@failed=""; \
+	for group in pure models serve browser; do \
+	  echo "== $$group tests"; \
+	  $(MAKE) --no-print-directory test-$$group || failed="$$failed $$group"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "== failed:$$failed"; exit 1; fi
+
+test-pure: $(VENV)/.dev ## tests without Ray, models or browser
+	@$(BIN)/python -m pytest -m "$(PURE)" $(ARGS)
+
+test-models: $(VENV)/.dev ## tests that run the packaged models
+	@$(BIN)/python -m pytest -m "models and not (serve or browser or soak)" $(ARGS)
+
+test-serve: $(VENV)/.dev ## tests on real Ray
+	@$(BIN)/python -m pytest -m "serve and not (browser or soak)" $(ARGS)
+
+test-browser: $(VENV)/.dev ## tests of the page in a real browser
+	@$(BIN)/python -m pytest -m "browser and not soak" $(ARGS)
+
+soak: $(VENV)/.dev ## tests that take minutes each
+	@$(BIN)/python -m pytest -m soak $(ARGS)
+
+lint: $(VENV)/.dev ## style, types, direction of imports, spelling
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/codespell
+
+fmt: $(VENV)/.dev ## format the code and fix what can be fixed
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
+
+docs: $(VENV)/.dev ## write docs/errors.md and docs/config.md anew
+	$(BIN)/python -m tools.gen_docs
+
+lock: $(VENV)/.dev ## write requirements/*.lock anew (ARGS=--upgrade for newer versions)
+	$(BIN)/python -m tools.lock $(ARGS)
+
+clean: ## remove .venv and all caches
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	  .import_linter_cache
+	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- the environment ---------------------------------------------------------------------------
+# Each step leaves a stamp in .venv and is done again only when what it was made from has changed.
+
+$(VENV)/.made:
+	@python=""; \
+	for candidate in $(PYTHON) python3.11 python3.12 python3 python; do \
+	  $$candidate -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' \
+	    2>/dev/null && python=$$candidate && break; \
+	done; \
+	if [ -z "$$python" ]; then \
+	  echo "no Python 3.11 or 3.12 found; install one, or name it: make PYTHON=/path/to/python3.11"; \
+	  exit 2; \
+	fi; \
+	echo "== making $(VENV) with $$($$python --version)"; \
+	$$python -m venv --clear $(VENV)
+	@touch $@
+
+$(VENV)/.serve: requirements/serve.lock $(VENV)/.made
+	@echo "== installing requirements/serve.lock (about 1 GB on disk; a minute or more, once)"
+	@$(INSTALL) -r requirements/serve.lock
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.lock $(VENV)/.project
+	@echo "== installing requirements/dev.lock"
+	@$(INSTALL) -r requirements/dev.lock
+	@touch $@
+
+$(VENV)/.project: pyproject.toml $(VENV)/.serve
+	@echo "== installing the project itself"
+	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps \
+	  --no-build-isolation --no-index -e .
+	@touch $@

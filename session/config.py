@@ -60,23 +60,41 @@ class SessionLimits:
     """Server-owned bounds; from the deploy file, never from a client. Defaults are the seed's."""
 
     idle_ttl_s: float | None = 300.0
+    """A session in which nothing happens ends after this; null: never for that reason."""
     disconnect_grace_s: float = 30.0
+    """A session without a client keeps its stages for this long."""
     reaper_interval_s: float = 5.0
+    """How often leases are looked at, and a failed release is tried again."""
     lease_ttl_s: float = 15.0
+    """A stage frees a session whose gateway has not renewed its lease for this long."""
     resume_replay_ttl_s: float = 60.0
+    """Events are kept for a client that comes back for this long."""
     resume_replay_max_bytes_per_session: int = 8_388_608
+    """Events kept for a client that comes back."""
     max_pending_input_bytes_per_session: int = 16_777_216
+    """Input that waits for the model; more is refused."""
     max_pending_turns_per_session: int = 4
+    """Committed items that wait for the model; more are refused."""
     max_sessions: int = 1
+    """Sessions that one stage replica serves at once."""
     completed_append_cache_size: int = 256
+    """Answers a stage remembers, so that a repeated call runs nothing."""
     max_session_s: float | None = 3600.0
+    """A session ends after this, whatever happens in it; null: no such end."""
     max_output_bytes_per_session: int = 2_097_152
+    """Output that waits for a slow reader; beyond it the session closes."""
     max_event_bytes: int = 15_728_640
+    """One client event, as UTF-8 text; a longer one is refused."""
     config_timeout_s: float = 10.0
+    """A new connection must have configured its session within this."""
     stage_timeout_s: float = 30.0
+    """A stage that has not answered a call within this has failed it."""
     heartbeat_s: float = 20.0
+    """How often an idle connection is probed."""
     max_continuations: int = 64
+    """Units of silence fed on while an answer lasts and the user says nothing."""
     max_continuations_turn_mode: int = 8
+    """The same, where each answer is asked for by the client."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,50 @@
+"""The session's clock: the one place where monotonic time is read and timers are set."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Timer(Protocol):
+    """A pending call that can be taken back."""
+
+    def cancel(self) -> None:
+        """Never make the call; harmless when it was made already."""
+        ...
+
+
+class Clock(Protocol):
+    """Seconds that only grow, and calls at a point of them."""
+
+    def now(self) -> float:
+        """Seconds since an arbitrary start."""
+        ...
+
+    def call_at(self, at_s: float, callback: Callable[[], None]) -> Timer:
+        """Call `callback` once when the clock reaches `at_s`, at once if it has."""
+        ...
+
+
+class MonotonicClock:
+    """The machine's monotonic clock, with timers on the running event loop."""
+
+    def now(self) -> float:
+        """Seconds of `time.monotonic`."""
+        return time.monotonic()
+
+    def call_at(self, at_s: float, callback: Callable[[], None]) -> Timer:
+        """Call `callback` at `at_s` on the running event loop."""
+        # The loop's own clock may have another origin (uvloop), so the delay is what counts.
+        delay_s = max(0.0, at_s - self.now())
+        return asyncio.get_running_loop().call_later(delay_s, callback)
+
+
+async def sleep_until(clock: Clock, at_s: float) -> None:
+    """Wait until the clock reaches `at_s`."""
+    reached = asyncio.Event()
+    timer = clock.call_at(at_s, reached.set)
+    try:
+        await reached.wait()
+    finally:
+        timer.cancel()

@@ -1,0 +1,11 @@
+"""Unguessable identifiers."""
+
+import secrets
+
+
+class RandomIds:
+    """Makes ids of the form ``prefix_<24 hex digits>`` from the system's randomness."""
+
+    def new(self, prefix: str) -> str:
+        """Return a fresh id."""
+        return f"{prefix}_{secrets.token_hex(12)}"

@@ -6,8 +6,12 @@ server from them and from the model's descriptor; a client never writes it.
 
 import enum
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from session.model_profile import ModelProfile
+
+ECHO_MAX_CHARS: Final = 65_536
+"""Bound of all fields that a session echoes without using them, as JSON text."""
 
 
 class AudioEncoding(enum.Enum):
@@ -26,6 +30,22 @@ class AudioFormat:
 
     encoding: AudioEncoding
     rate_hz: int
+
+
+@dataclass(frozen=True, slots=True)
+class AudioFormatPatch:
+    """A partial audio format: None keeps what the session has."""
+
+    encoding: AudioEncoding | None
+    rate_hz: int | None
+    natural_rate_hz: int
+    """Rate of a newly named encoding when no rate comes with it."""
+
+    def resolve(self, current: AudioFormat) -> AudioFormat:
+        """Return the format that `current` becomes."""
+        encoding = self.encoding or current.encoding
+        kept_hz = current.rate_hz if encoding is current.encoding else self.natural_rate_hz
+        return AudioFormat(encoding, kept_hz if self.rate_hz is None else self.rate_hz)
 
 
 class OverlapPolicy(enum.Enum):
@@ -53,6 +73,41 @@ class TurnDetection:
     create_response: bool = True
     interrupt_response: bool = True
     idle_timeout_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnDetectionPatch:
+    """A partial `turn_detection` object: switches detection on and changes only what it names.
+
+    `changes` maps names of `TurnDetection` fields to already validated values of their types.
+    """
+
+    changes: tuple[tuple[str, object], ...] = ()
+
+    def resolve(self, current: TurnDetection | None) -> TurnDetection:
+        """Return the settings that `current` becomes."""
+        base = current or TurnDetection()
+        return replace(base, **dict(self.changes))  # type: ignore[arg-type]  # checked by decode
+
+
+@dataclass(frozen=True, slots=True)
+class EchoedPatch:
+    """Fields to echo from now on: name and JSON text. A name that is repeated is replaced."""
+
+    fields: tuple[tuple[str, str], ...]
+
+    def resolve(self, current: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+        """Merge into `current`; where all together would be too large, newer fields win."""
+        named = dict(self.fields)
+        merged = [pair for pair in current if pair[0] not in named] + list(named.items())
+        kept: list[tuple[str, str]] = []
+        room = ECHO_MAX_CHARS
+        for name, text in reversed(merged):
+            size = len(name) + len(text)
+            if size <= room:
+                room -= size
+                kept.append((name, text))
+        return tuple(reversed(kept))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +160,8 @@ class SessionConfig:
     output_modalities: tuple[str, ...] = ("text", "audio")
     instructions: str | None = None
     voice: str | None = None
+    ref_audio: bytes = field(default=b"", repr=False)
+    """A recording of the voice to speak with, as the client sent it; empty for none."""
     input_format: AudioFormat = AudioFormat(AudioEncoding.PCM16, 16_000)
     output_format: AudioFormat = AudioFormat(AudioEncoding.PCM16, 24_000)
     temperature: float | None = None
@@ -122,19 +179,54 @@ class SessionConfig:
     echoed: tuple[tuple[str, str], ...] = ()
     """Fields we accept and do not use: name and its JSON text, echoed as they came."""
 
+    @property
+    def conflict(self) -> str:
+        """Say why the overlap policy contradicts the turn detection; empty when it does not."""
+        follows = overlap_policy_for(self.turn_detection)
+        if self.overlap_policy is follows:
+            return ""
+        return (
+            f"overlap_policy {self.overlap_policy.value} contradicts turn_detection, which makes "
+            f"it {follows.value}: leave overlap_policy out, or change turn_detection"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ConfigPatch:
     """A partial update in domain terms: exactly the fields the client named.
 
-    `changes` maps names of `SessionConfig` fields to already validated values of their types.
+    `changes` maps names of `SessionConfig` fields to already validated values of their types, or
+    to a patch of such a value. Turn detection takes the overlap policy with it.
     """
 
     changes: tuple[tuple[str, object], ...] = ()
 
     def apply_to(self, config: SessionConfig) -> SessionConfig:
         """Return `config` with exactly the named fields replaced."""
-        return replace(config, **dict(self.changes))  # type: ignore[arg-type]  # checked by decode
+        values = {name: _resolved(value, getattr(config, name)) for name, value in self.changes}
+        patched = replace(config, **values)  # type: ignore[arg-type]  # checked by decode
+        if "turn_detection" not in values:
+            return patched
+        return replace(patched, overlap_policy=overlap_policy_for(patched.turn_detection))
+
+
+def _resolved(value: object, current: object) -> object:
+    match value, current:
+        case AudioFormatPatch(), AudioFormat():
+            return value.resolve(current)
+        case TurnDetectionPatch(), TurnDetection() | None:
+            return value.resolve(current)
+        case EchoedPatch(), tuple():
+            return value.resolve(current)
+        case _:
+            return value
+
+
+def overlap_policy_for(detection: TurnDetection | None) -> OverlapPolicy:
+    """Return what user speech does during an answer under `detection`."""
+    if detection is not None and detection.interrupt_response:
+        return OverlapPolicy.BARGE_IN_ON_SPEECH
+    return OverlapPolicy.LISTEN_ONLY
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +261,9 @@ class ResponseOptions:
 def default_config(model_id: str, profile: ModelProfile) -> SessionConfig:
     """Settings of a session whose client said nothing."""
     detection = TurnDetection() if profile.default_server_vad else None
-    policy = OverlapPolicy.BARGE_IN_ON_SPEECH if detection else OverlapPolicy.LISTEN_ONLY
     return SessionConfig(
         model=model_id,
         turn_detection=detection,
-        overlap_policy=policy,
+        overlap_policy=overlap_policy_for(detection),
         auto_response=profile.default_server_vad,
     )

@@ -55,6 +55,8 @@ class AudioAppended:
     overlap_action: str | None = None
     """One of barge_in, listen, drop when the client decides itself."""
     text_hint: str = ""
+    video_frames: tuple[bytes, ...] = ()
+    """JPEG or PNG images that belong to the unit which this append closes."""
     event_id: str | None = None
 
 

@@ -1,0 +1,173 @@
+"""Who may come in: API keys and, for browsers, the page's origin. Decided before a socket opens.
+
+Rule 1: a key is compared with every known key in constant time.
+Rule 2: keys in a file may change while the service runs; a file that can not be read changes
+        nothing.
+Rule 3: without any key nobody comes in, unless the deploy file says `allow_unauthenticated`.
+"""
+
+import hmac
+import ipaddress
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+log = logging.getLogger(__name__)
+
+KEY_PROTOCOL: Final = "openai-insecure-api-key."
+"""Prefix of the WebSocket subprotocol in which a browser, which can set no header, sends a key."""
+WIRE_PROTOCOL: Final = "realtime"
+"""The subprotocol that is selected when a client offers it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request is turned away, in words that say what to do."""
+
+    status: int
+    message: str
+
+
+class KeyRing:
+    """The API keys in force: those given at the start and those in a file, one a line."""
+
+    def __init__(self, given: Iterable[str] = (), file: Path | None = None) -> None:
+        self._given = tuple(key.strip() for key in given if key.strip())
+        self._file = file
+        self._from_file: tuple[str, ...] = ()
+        self._read_at: tuple[int, int] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no key at all."""
+        self._refresh()
+        return not (self._given or self._from_file)
+
+    def holds(self, presented: str) -> bool:
+        """Whether `presented` is one of the keys."""
+        self._refresh()
+        candidate = presented.encode()
+        # Every key is compared, so that the time taken says nothing about which one came close.
+        matches = [
+            hmac.compare_digest(candidate, key.encode()) for key in self._given + self._from_file
+        ]
+        return any(matches)
+
+    def _refresh(self) -> None:
+        """Read the file again when it has changed."""
+        if self._file is None:
+            return
+        try:
+            stat = self._file.stat()
+            stamp = (stat.st_mtime_ns, stat.st_size)
+            if stamp == self._read_at:
+                return
+            lines = self._file.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            log.warning("the API key file can not be read, the keys stay as they are: %s", error)
+            return
+        self._read_at = stamp
+        self._from_file = tuple(
+            line.strip() for line in lines if line.strip() and not line.startswith("#")
+        )
+
+
+class Doorkeeper:
+    """Decides on requests before anything is opened for them."""
+
+    def __init__(
+        self,
+        keys: KeyRing,
+        *,
+        allow_unauthenticated: bool,
+        allowed_origins: Iterable[str] = (),
+    ) -> None:
+        self._keys = keys
+        self._allow_unauthenticated = allow_unauthenticated
+        self._allowed_origins = frozenset(origin.rstrip("/") for origin in allowed_origins)
+
+    def refuse_public(self) -> Refusal | None:
+        """Judge a request that needs no key: let it in, unless the service has no keys to ask for.
+
+        A service that nobody could use shall say so at its first page.
+        """
+        if self._allow_unauthenticated or not self._keys.is_empty:
+            return None
+        return Refusal(
+            403,
+            "This service has no API keys and lets nobody in. Set DUPLEX_API_KEYS or "
+            "auth.api_keys_file in the deploy file, or, where only trusted people can reach it, "
+            "gateway.allow_unauthenticated.",
+        )
+
+    def refuse(self, headers: Mapping[str, str]) -> Refusal | None:
+        """Judge a request that needs a key. `headers` has lower-case names."""
+        refusal = self.refuse_public()
+        if refusal is not None or self._keys.is_empty:
+            return refusal
+        presented = presented_key(headers)
+        if presented is None:
+            return Refusal(401, "Send an API key: 'Authorization: Bearer KEY'.")
+        if not self._keys.holds(presented):
+            return Refusal(401, "This API key is not known here.")
+        return None
+
+    def refuse_socket(self, headers: Mapping[str, str]) -> Refusal | None:
+        """Judge a WebSocket: a browser's page must be ours, and a key must be right."""
+        origin = headers.get("origin")
+        if origin is not None and not self._is_allowed(origin, headers.get("host", "")):
+            return Refusal(
+                403,
+                f"Pages of {origin} may not connect here; list the origin in "
+                "gateway.allowed_origins of the deploy file.",
+            )
+        return self.refuse(headers)
+
+    def _is_allowed(self, origin: str, host: str) -> bool:
+        if origin.rstrip("/") in self._allowed_origins:
+            return True
+        asked_from = _host_name(origin)
+        return asked_from != "" and (
+            _is_loopback(asked_from) or asked_from == _host_name(f"//{host}")
+        )
+
+
+def presented_key(headers: Mapping[str, str]) -> str | None:
+    """Return the key of a request: its bearer token, or the one in a subprotocol."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and token.strip():
+        return token.strip()
+    for protocol in offered_protocols(headers):
+        if protocol.startswith(KEY_PROTOCOL):
+            return protocol.removeprefix(KEY_PROTOCOL)
+    return None
+
+
+def offered_protocols(headers: Mapping[str, str]) -> list[str]:
+    """Return the WebSocket subprotocols that a client offers."""
+    offered = headers.get("sec-websocket-protocol", "").split(",")
+    return [protocol.strip() for protocol in offered if protocol.strip()]
+
+
+def selected_protocol(headers: Mapping[str, str]) -> str | None:
+    """Return the subprotocol to accept with; never the one that carries a key."""
+    return WIRE_PROTOCOL if WIRE_PROTOCOL in offered_protocols(headers) else None
+
+
+def _host_name(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,128 @@
+"""Who may come in, decided before a socket opens."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from serve_app.auth import Doorkeeper, KeyRing, presented_key, selected_protocol
+
+BEARER = {"authorization": "Bearer right"}
+
+
+def door(*keys: str, allow: bool = False, origins: tuple[str, ...] = ()) -> Doorkeeper:
+    return Doorkeeper(KeyRing(keys), allow_unauthenticated=allow, allowed_origins=origins)
+
+
+def status(door: Doorkeeper, headers: dict[str, str]) -> int:
+    """Status that a WebSocket with these headers is refused with; 0 when it may come in."""
+    refusal = door.refuse_socket(headers)
+    return 0 if refusal is None else refusal.status
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        (BEARER, 0),
+        ({"authorization": "bearer right"}, 0),
+        ({"authorization": "Bearer other"}, 0),
+        ({"sec-websocket-protocol": "realtime, openai-insecure-api-key.right"}, 0),
+        ({}, 401),
+        ({"authorization": "Bearer wrong"}, 401),
+        ({"authorization": "Bearer "}, 401),
+        ({"authorization": "Basic right"}, 401),
+        ({"authorization": "right"}, 401),
+        ({"authorization": "Bearer rïght"}, 401),
+        ({"sec-websocket-protocol": "realtime, openai-insecure-api-key.wrong"}, 401),
+        ({"sec-websocket-protocol": "realtime"}, 401),
+    ],
+)
+def test_a_socket_needs_one_of_the_keys(headers: dict[str, str], expected: int) -> None:
+    assert status(door("right", "other"), headers) == expected
+
+
+def test_without_keys_nobody_comes_in_and_is_told_why() -> None:
+    refusal = door().refuse(BEARER)
+    assert refusal is not None
+    assert refusal.status == 403
+    assert "DUPLEX_API_KEYS" in refusal.message
+    assert door().refuse_public() == refusal
+
+
+def test_unauthenticated_use_must_be_allowed_in_words() -> None:
+    assert status(door(allow=True), {}) == 0
+    assert door(allow=True).refuse_public() is None
+
+
+def test_keys_are_asked_for_even_where_unauthenticated_use_would_be_allowed() -> None:
+    assert status(door("right", allow=True), {}) == 401
+
+
+def test_public_pages_need_no_key_once_there_are_keys() -> None:
+    assert door("right").refuse_public() is None
+
+
+def test_empty_keys_are_no_keys() -> None:
+    assert KeyRing(["", "  "]).is_empty
+    assert status(door("", " "), {"authorization": "Bearer  "}) == 403
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "expected"),
+    [
+        ("http://localhost:8000", "127.0.0.1:8000", 0),
+        ("http://127.0.0.1", "server.example", 0),
+        ("http://[::1]:3000", "server.example", 0),
+        ("https://server.example", "server.example", 0),
+        ("https://server.example", "server.example:8443", 0),
+        ("https://app.example", "server.example", 0),
+        ("https://evil.example", "server.example", 403),
+        ("https://server.example.evil.example", "server.example", 403),
+        ("http://localhost.evil.example", "127.0.0.1:8000", 403),
+        ("null", "server.example", 403),
+        ("http://[::1", "server.example", 403),
+        ("", "", 403),
+    ],
+)
+def test_a_browser_page_must_be_ours(origin: str, host: str, expected: int) -> None:
+    headers = BEARER | {"origin": origin, "host": host}
+    assert status(door("right", origins=("https://app.example/",)), headers) == expected
+
+
+def test_a_program_without_an_origin_is_not_asked_for_one() -> None:
+    assert status(door("right"), BEARER | {"host": "server.example"}) == 0
+
+
+def test_the_key_is_never_selected_as_subprotocol() -> None:
+    offer = {"sec-websocket-protocol": "openai-insecure-api-key.k, openai-beta.realtime-v1"}
+    assert presented_key(offer) == "k"
+    assert selected_protocol(offer) is None
+    assert selected_protocol({"sec-websocket-protocol": "foo, realtime"}) == "realtime"
+    assert selected_protocol({}) is None
+
+
+def test_a_key_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("# rotated monthly\nold\n\n")
+    ring = KeyRing(file=file)
+    assert ring.holds("old")
+    assert not ring.holds("# rotated monthly")
+    file.write_text("new\n")
+    os.utime(file, ns=(1, 1))
+    assert ring.holds("new")
+    assert not ring.holds("old")
+
+
+def test_a_key_file_that_vanishes_changes_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("key")
+    ring = KeyRing(file=file)
+    assert ring.holds("key")
+    file.unlink()
+    assert ring.holds("key")
+
+
+def test_a_key_file_that_never_was_lets_nobody_in(tmp_path: Path) -> None:
+    ring = KeyRing(file=tmp_path / "none")
+    assert ring.is_empty
+    assert not ring.holds("")

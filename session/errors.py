@@ -35,9 +35,7 @@ class DuplexError(Exception):
         return (_rebuild, (type(self), self.message, self.wire_code, self.param))
 
 
-def _rebuild(
-    kind: type[DuplexError], message: str, code: str, param: str | None
-) -> DuplexError:
+def _rebuild(kind: type[DuplexError], message: str, code: str, param: str | None) -> DuplexError:
     return kind(message, code=code, param=param)
 
 

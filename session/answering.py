@@ -1,0 +1,223 @@
+"""The life of one answer: reserved, shown, spoken, ended. Used by the handlers that start or stop it."""
+
+from dataclasses import replace
+
+from session.config import PlaybackCommitPolicy, ResponseOptions
+from session.effects import CancelStages, Effect, Emit, Synthesize
+from session.errors import DuplexError
+from session.events import (
+    ErrorRaised,
+    ItemView,
+    OutputBufferCleared,
+    ResponseFinished,
+    ResponseStarted,
+    SpeakDecided,
+)
+from session.ids import ItemId, ResponseId
+from session.ledger.history import Item
+from session.ledger.playback import whole_words
+from session.ledger.response import Response
+from session.lifecycle import TurnTrigger, move_turn
+from session.state import SessionState
+
+
+def reserve_answer(state: SessionState, options: ResponseOptions) -> Response:
+    """Make an answer that the client does not see yet."""
+    response_id = ResponseId(state.ids.new("resp"))
+    config = state.config
+    return state.response.reserve(
+        Response(
+            response_id=response_id,
+            item_id=ItemId(f"item_{response_id}"),
+            previous_item_id=None if options.is_out_of_band else state.history.last_id,
+            fence=state.fence,
+            options=options,
+            output_modalities=options.output_modalities or config.output_modalities,
+            output_format=options.output_format or config.output_format,
+        )
+    )
+
+
+def show_answer(state: SessionState) -> list[Effect]:
+    """Let the client see the active answer; it takes its place in the history now."""
+    response = state.response.show()
+    state.playback.open(response.response_id)
+    state.overlap.speech_ms = 0
+    state.turn = move_turn(state.turn, TurnTrigger.ANSWER_STARTED)
+    if not response.options.is_out_of_band:
+        response.previous_item_id = state.history.last_id
+        state.history.add(
+            Item(
+                response.item_id,
+                "assistant",
+                text="",
+                is_audio=response.wants_audio,
+                is_done=False,
+                response_id=response.response_id,
+            )
+        )
+    return [
+        Emit(
+            ResponseStarted(
+                fence=response.fence,
+                response_id=response.response_id,
+                item_id=response.item_id,
+                previous_item_id=response.previous_item_id,
+                output_modalities=response.output_modalities,
+                output_format=response.output_format,
+                metadata=response.options.metadata,
+                is_out_of_band=response.options.is_out_of_band,
+            )
+        )
+    ]
+
+
+def show_speaking(state: SessionState, response: Response) -> list[Effect]:
+    """Make sure that response.created and response.speak have gone out before output does."""
+    effects = [] if response.is_visible else show_answer(state)
+    if not response.is_speak_decided:
+        response.is_speak_decided = True
+        effects.append(Emit(SpeakDecided(state.fence, response.response_id, response.item_id)))
+    return effects
+
+
+def speak_next(state: SessionState, response: Response) -> list[Effect]:
+    """Give Stage1 the next unit of the answer, or end the answer when all has been said."""
+    if response.speaking is not None:
+        return []
+    if response.jobs:
+        response.speaking = response.jobs.popleft()
+        return [Synthesize(state.fence, response.speaking.seq)]
+    if response.is_turn_ended:
+        return end_answer(state, "completed", "stop")
+    return []
+
+
+def end_answer(state: SessionState, status: str, reason: str) -> list[Effect]:
+    """Take the active answer out; a visible one gets its one terminal."""
+    response = state.response.finish()
+    if not response.is_visible:
+        return []
+    state.turn = move_turn(state.turn, TurnTrigger.ANSWER_ENDED)
+    _settle_history(state, response, status)
+    response_id = response.response_id
+    if status != "completed":
+        state.playback.flush(response_id)
+    playback = state.playback.view(response_id)
+    if status == "completed" and playback.committed_ms >= playback.sent_ms:
+        state.turn = move_turn(state.turn, TurnTrigger.ANSWER_HEARD)
+    item = state.history.get(response.item_id)
+    return [
+        Emit(
+            ResponseFinished(
+                fence=response.fence,
+                current=state.fence,
+                response_id=response_id,
+                item=finished_view(state, response, status),
+                previous_item_id=response.previous_item_id,
+                status=status,
+                reason=reason,
+                playback=playback,
+                is_committed=item is not None and bool(item.text),
+                output_modalities=response.output_modalities,
+                metadata=response.options.metadata,
+                is_out_of_band=response.options.is_out_of_band,
+                metrics=tuple(response.metrics),
+            )
+        )
+    ]
+
+
+def finished_view(state: SessionState, response: Response, status: str) -> ItemView:
+    """Return the answer's item as its terminal shows it: all that was said, or what was heard."""
+    is_whole = status == "completed"
+    heard = heard_text(state, response)
+    return ItemView(
+        item_id=response.item_id,
+        role="assistant",
+        status="completed" if is_whole else "incomplete",
+        text=response.transcript if is_whole else heard,
+        is_audio=response.wants_audio,
+        audio_ms=state.playback.view(response.response_id).sent_ms,
+        marks=state.playback.marks(response.response_id),
+    )
+
+
+def heard_text(state: SessionState, response: Response) -> str:
+    """Return the part of the answer that the user has heard, in whole words."""
+    if not response.is_visible:
+        return ""
+    if not response.wants_audio:
+        return response.transcript
+    committed_ms = state.playback.view(response.response_id).committed_ms
+    chars = state.playback.heard_chars(response.response_id, committed_ms)
+    return whole_words(response.transcript, chars)
+
+
+def interrupt(state: SessionState, reason: str) -> list[Effect]:
+    """End what the assistant is doing, for good: a new epoch, and both stages told.
+
+    seed: Irreversible cancellation fence. Input that was on its way comes back; the user's
+    interrupting words are the next epoch's first input.
+    """
+    cancelled = state.fence
+    response = state.response.active
+    last_id = state.response.last_id
+    enter_next_epoch(state)
+    heard = heard_text(state, response) if response is not None else heard_of_last(state)
+    effects: list[Effect] = []
+    if response is not None:
+        effects += end_answer(state, "cancelled", reason)
+    elif last_id is not None:
+        state.playback.flush(last_id)
+        effects.append(Emit(OutputBufferCleared(last_id)))
+    state.overlap.speech_ms = 0
+    state.turn = move_turn(state.turn, TurnTrigger.INTERRUPTED)
+    return [*effects, CancelStages(cancelled, state.fence, heard)]
+
+
+def enter_next_epoch(state: SessionState) -> None:
+    """Move the fence on; nothing that was out under the old one can come back.
+
+    A unit that was out counts as not consumed, so its input returns. A question to the stages
+    about new settings is asked again, since its answer would be stale.
+    """
+    state.fence = state.fence.next_epoch()
+    state.append.enter_epoch()
+    state.input.roll_back(keeps_wanted=state.config.auto_response)
+    state.turns_expected = False
+    if state.updates:
+        state.updates[0] = replace(state.updates[0], generation=None)
+
+
+def heard_of_last(state: SessionState) -> str:
+    """Return what was heard of the last finished answer."""
+    last_id = state.response.last_id
+    item = state.history.of_response(last_id) if last_id is not None else None
+    return item.text if item is not None else ""
+
+
+def fail_answer(state: SessionState, error: DuplexError, reason: str) -> list[Effect]:
+    """A stage failed under the answer: say so, end it, and start a new epoch on both stages."""
+    cancelled = state.fence
+    response = state.response.active
+    heard = heard_text(state, response) if response is not None else heard_of_last(state)
+    enter_next_epoch(state)
+    effects: list[Effect] = [Emit(ErrorRaised(error))]
+    if response is not None:
+        effects += end_answer(state, "failed", reason)
+    return [*effects, CancelStages(cancelled, state.fence, heard)]
+
+
+def _settle_history(state: SessionState, response: Response, status: str) -> None:
+    commits_all = state.config.playback_commit_policy is PlaybackCommitPolicy.COMMIT_ALL_ON_DONE
+    if status == "completed" and commits_all:
+        state.playback.commit_all(response.response_id)
+    state.history.change(
+        response.item_id,
+        text=heard_text(state, response),
+        full_text=response.transcript,
+        is_done=True,
+        is_truncated=status != "completed",
+        audio_ms=state.playback.view(response.response_id).sent_ms,
+    )

@@ -1,0 +1,65 @@
+"""The append ledger: one unit out at a time, in order, each under the settings it was accepted with.
+
+Rule 1: sequence numbers start at 1 in every epoch and have no gaps among committed units.
+Rule 2: a number is taken only by a commit; after a roll back the next unit uses it again.
+"""
+
+from dataclasses import dataclass
+
+from session.errors import LocalProtocolError
+from session.ids import OperationId
+
+
+@dataclass(frozen=True, slots=True)
+class PendingAppend:
+    """The unit that is at Stage0 now."""
+
+    seq: int
+    operation_id: OperationId
+    config_generation: int
+    is_continuation: bool
+
+
+@dataclass(slots=True)
+class AppendLedger:
+    """Order of units within an epoch."""
+
+    committed_seq: int = 0
+    pending: PendingAppend | None = None
+    last_submit_at_s: float | None = None
+    last_input_at_s: float | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a unit is out."""
+        return self.pending is not None
+
+    def begin(
+        self, operation_id: OperationId, generation: int, *, is_continuation: bool, now: float
+    ) -> PendingAppend:
+        """Take the next number for a unit."""
+        if self.pending is not None:
+            raise LocalProtocolError("append ledger: a unit is already out")
+        self.last_submit_at_s = now
+        self.pending = PendingAppend(
+            self.committed_seq + 1, operation_id, generation, is_continuation
+        )
+        return self.pending
+
+    def commit(self, seq: int) -> PendingAppend | None:
+        """Stage0 consumed unit `seq`. None when that unit is not the one that is out."""
+        pending = self.pending
+        if pending is None or pending.seq != seq:
+            return None
+        self.pending = None
+        self.committed_seq = seq
+        return pending
+
+    def roll_back(self) -> None:
+        """The unit that is out was not consumed."""
+        self.pending = None
+
+    def enter_epoch(self) -> None:
+        """A cancellation: numbering starts anew."""
+        self.pending = None
+        self.committed_seq = 0

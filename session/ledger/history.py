@@ -1,0 +1,87 @@
+"""The history ledger: the conversation as both sides remember it.
+
+Rule 1: an answer takes its place when it begins; later acknowledgements change its text, never
+        its place.
+Rule 2: what counts as said by the assistant is what was heard of it.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from session.ids import ItemId, ResponseId
+
+KEPT_ITEMS: Final = 512
+"""Older items are forgotten, so that a session of hours does not grow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One entry. For an answer `text` is what was heard and `full_text` what was spoken."""
+
+    item_id: ItemId
+    role: str
+    text: str
+    full_text: str = ""
+    is_audio: bool = False
+    is_done: bool = True
+    response_id: ResponseId | None = None
+    call_id: str | None = None
+    is_truncated: bool = False
+    audio_ms: int = 0
+
+
+@dataclass(slots=True)
+class HistoryLedger:
+    """Items in order."""
+
+    _items: dict[ItemId, Item] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """All items, oldest first."""
+        return tuple(self._items.values())
+
+    @property
+    def last_id(self) -> ItemId | None:
+        """Id of the newest item."""
+        return next(reversed(self._items), None)
+
+    def get(self, item_id: ItemId) -> Item | None:
+        """Return an item, or None."""
+        return self._items.get(item_id)
+
+    def of_response(self, response_id: ResponseId) -> Item | None:
+        """Return the item of an answer, or None."""
+        matches = (item for item in self._items.values() if item.response_id == response_id)
+        return next(matches, None)
+
+    def add(self, item: Item, *, after: ItemId | None = None) -> None:
+        """Append an item, or insert it behind `after`."""
+        if after is None or after not in self._items or after == self.last_id:
+            self._items[item.item_id] = item
+        else:
+            self._items = _inserted(self._items, item, after)
+        while len(self._items) > KEPT_ITEMS:
+            del self._items[next(iter(self._items))]
+
+    def change(self, item_id: ItemId, **changes: object) -> None:
+        """Replace fields of an item in place; an item that is gone stays gone."""
+        item = self._items.get(item_id)
+        if item is not None:
+            self._items[item_id] = replace(item, **changes)  # type: ignore[arg-type]  # own callers
+
+    def remove(self, item_id: ItemId) -> None:
+        """Forget an item."""
+        self._items.pop(item_id, None)
+
+
+def _inserted(items: dict[ItemId, Item], item: Item, after: ItemId) -> dict[ItemId, Item]:
+    result: dict[ItemId, Item] = {}
+    for item_id, existing in items.items():
+        result[item_id] = existing
+        if item_id == after:
+            result[item.item_id] = item
+    return result

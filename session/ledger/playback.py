@@ -1,0 +1,151 @@
+"""The playback ledger: how much of each answer was made, sent, played and heard for good.
+
+Rule 1: committed <= played <= sent <= generated, in milliseconds, each monotonic per answer.
+Rule 2: an acknowledgement beyond what was sent counts as what was sent.
+Rule 3: a truncation caps what later acknowledgements can claim.
+Durations are kept in samples and shown in whole milliseconds, so nothing drifts.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Final
+
+from session.errors import LocalProtocolError
+from session.events import Playback, TextMark
+from session.ids import ResponseId
+from session.unit import OUTPUT_RATE_HZ, samples_to_ms
+
+KEPT_ANSWERS: Final = 64
+"""Cursors of older answers are dropped: nobody acknowledges that late."""
+
+
+@dataclass(slots=True)
+class Cursor:
+    """Playback of one answer."""
+
+    samples: int = 0
+    text_chars: int = 0
+    played_ms: int = 0
+    committed_ms: int = 0
+    cap_ms: int | None = None
+    is_flushed: bool = False
+    """The client was told to drop what it has not played."""
+    last_sent_at_s: float = 0.0
+    marks: list[TextMark] = field(default_factory=list)
+
+    @property
+    def sent_ms(self) -> int:
+        """Audio handed to the client."""
+        return samples_to_ms(self.samples, OUTPUT_RATE_HZ)
+
+    def view(self) -> Playback:
+        """Return the cursors as a value."""
+        return Playback(self.sent_ms, self.sent_ms, self.played_ms, self.committed_ms)
+
+
+@dataclass(slots=True)
+class PlaybackLedger:
+    """Cursors by answer, oldest first."""
+
+    _cursors: "OrderedDict[ResponseId, Cursor]" = field(default_factory=OrderedDict)
+
+    def open(self, response_id: ResponseId) -> None:
+        """Start the cursors of an answer."""
+        self._cursors[response_id] = Cursor()
+        while len(self._cursors) > KEPT_ANSWERS:
+            self._cursors.popitem(last=False)
+
+    def send(self, response_id: ResponseId, *, samples: int, text_chars: int, now: float) -> Cursor:
+        """Count a chunk of `samples` that adds `text_chars` to the transcript."""
+        cursor = self._cursors[response_id]
+        cursor.samples += samples
+        cursor.text_chars += text_chars
+        cursor.last_sent_at_s = now
+        if samples or text_chars:
+            cursor.marks.append(TextMark(cursor.text_chars, cursor.sent_ms))
+        return cursor
+
+    def acknowledge(
+        self, response_id: ResponseId, *, played_ms: int, committed_ms: int | None
+    ) -> Playback:
+        """Advance the cursors as far as the acknowledgement and the cap allow."""
+        cursor = self._cursors[response_id]
+        limit = cursor.sent_ms if cursor.cap_ms is None else min(cursor.sent_ms, cursor.cap_ms)
+        cursor.played_ms = max(cursor.played_ms, min(played_ms, limit))
+        wanted = played_ms if committed_ms is None else committed_ms
+        cursor.committed_ms = max(cursor.committed_ms, min(wanted, cursor.played_ms))
+        return cursor.view()
+
+    def commit_all(self, response_id: ResponseId) -> Playback:
+        """Count everything sent as heard."""
+        sent_ms = self._cursors[response_id].sent_ms
+        return self.acknowledge(response_id, played_ms=sent_ms, committed_ms=sent_ms)
+
+    def cap(self, response_id: ResponseId, audio_end_ms: int) -> None:
+        """Nothing after `audio_end_ms` was heard, whatever is acknowledged later."""
+        cursor = self._cursors[response_id]
+        cursor.cap_ms = audio_end_ms if cursor.cap_ms is None else min(cursor.cap_ms, audio_end_ms)
+        cursor.is_flushed = True
+
+    def flush(self, response_id: ResponseId) -> None:
+        """The client drops what it has not played; how far it got, it will still tell."""
+        self._cursors[response_id].is_flushed = True
+
+    def knows(self, response_id: ResponseId) -> bool:
+        """Whether cursors of this answer are kept."""
+        return response_id in self._cursors
+
+    def view(self, response_id: ResponseId | None) -> Playback:
+        """Return an answer's cursors; zeros for an unknown one."""
+        cursor = self._cursors.get(response_id) if response_id is not None else None
+        return cursor.view() if cursor is not None else Playback()
+
+    def marks(self, response_id: ResponseId) -> tuple[TextMark, ...]:
+        """Return which text is spoken by when."""
+        return tuple(self._cursors[response_id].marks)
+
+    def heard_chars(self, response_id: ResponseId, heard_ms: int) -> int:
+        """How many characters of the transcript are spoken by `heard_ms`."""
+        before = TextMark(0, 0)
+        for mark in self._cursors[response_id].marks:
+            if mark.audio_end_ms > heard_ms:
+                span_ms = mark.audio_end_ms - before.audio_end_ms
+                share = (heard_ms - before.audio_end_ms) / span_ms
+                return before.text_chars + int((mark.text_chars - before.text_chars) * share)
+            before = mark
+        return before.text_chars
+
+    def outstanding(self, response_id: ResponseId | None, *, now: float) -> bool:
+        """Whether the client is probably still playing this answer.
+
+        A client that never acknowledges can not play longer than what it was sent, plus a margin
+        for its buffer.
+        """
+        cursor = self._cursors.get(response_id) if response_id is not None else None
+        if cursor is None or cursor.is_flushed or cursor.committed_ms >= cursor.sent_ms:
+            return False
+        left_s = (cursor.sent_ms - cursor.played_ms) / 1000
+        return now <= cursor.last_sent_at_s + left_s + PLAYBACK_MARGIN_S
+
+    def validate(self) -> None:
+        """Raise LocalProtocolError unless the cursors are in order."""
+        for response_id, cursor in self._cursors.items():
+            if not 0 <= cursor.committed_ms <= cursor.played_ms <= cursor.sent_ms:
+                raise LocalProtocolError(f"playback ledger: cursors of {response_id} out of order")
+
+
+PLAYBACK_MARGIN_S: Final = 2.0
+
+
+def whole_words(text: str, chars: int) -> str:
+    """Return the first `chars` of `text`, without a word that is cut in the middle.
+
+    A word that was half heard was not heard.
+    """
+    if chars >= len(text):
+        return text
+    head = text[:chars]
+    if text[chars].isspace():
+        return head.rstrip()
+    space = max(head.rfind(" "), head.rfind("\n"), 0)
+    return head[:space].rstrip()

@@ -1,0 +1,200 @@
+"""The session's only door: a stimulus goes in, effects come out."""
+
+from collections import deque
+from typing import assert_never
+
+from session import on_commit, on_input, on_item, on_lifecycle, on_response, on_stage
+from session.config import SessionConfig, SessionLimits
+from session.effects import Effect
+from session.events import SessionSnapshot
+from session.fence import Fence, FenceVerdict
+from session.ids import IdFactory
+from session.lifecycle import Life
+from session.model_profile import ModelProfile
+from session.state import SessionState
+from session.stimuli import (
+    AudioAppended,
+    BargedIn,
+    CloseRequested,
+    ConfigureFailed,
+    EventRefused,
+    HeartbeatReceived,
+    InputCancelled,
+    InputCleared,
+    InputCommitted,
+    ItemCreated,
+    ItemDeleted,
+    ItemRetrieved,
+    ItemTruncated,
+    OpenFailed,
+    OpenRequested,
+    OutputClearRequested,
+    PlaybackAcked,
+    ReaderStalled,
+    ResponseCancelRequested,
+    ResponseRequested,
+    SessionConfigured,
+    SocketLost,
+    SpeechArrived,
+    SpeechFailed,
+    SpeechFinished,
+    StageLost,
+    StagesConfigured,
+    StagesOpened,
+    StagesReleased,
+    Stimulus,
+    TextAppended,
+    Ticked,
+    TurnSignalled,
+    UnitFailed,
+    UnitFinished,
+)
+
+STORY_LENGTH = 256
+
+ClientCommand = (
+    SessionConfigured
+    | AudioAppended
+    | TextAppended
+    | InputCommitted
+    | InputCleared
+    | InputCancelled
+    | ResponseRequested
+    | ResponseCancelRequested
+    | OutputClearRequested
+    | PlaybackAcked
+    | ItemCreated
+    | ItemRetrieved
+    | ItemDeleted
+    | ItemTruncated
+    | BargedIn
+    | TurnSignalled
+    | HeartbeatReceived
+    | EventRefused
+)
+
+
+class DuplexSession:
+    """All facts of one session; mutated only through `handle`."""
+
+    def __init__(
+        self,
+        *,
+        fence: Fence,
+        config: SessionConfig,
+        limits: SessionLimits,
+        profile: ModelProfile,
+        ids: IdFactory,
+    ) -> None:
+        self._state = SessionState(
+            fence=fence, config=config, limits=limits, profile=profile, ids=ids
+        )
+        self.stale = 0
+        """Stimuli that were dropped because their fence is over."""
+        self.story: deque[tuple[float, str, Fence, int]] = deque(maxlen=STORY_LENGTH)
+        """What happened lately: when, which stimulus, under which fence, how many effects."""
+
+    @property
+    def fence(self) -> Fence:
+        """The current fence."""
+        return self._state.fence
+
+    @property
+    def config(self) -> SessionConfig:
+        """The public settings in force."""
+        return self._state.config
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the session has reached its end and holds nothing any more."""
+        return self._state.life is Life.CLOSED
+
+    @property
+    def wants_speech_scores(self) -> bool:
+        """Whether appends should carry voice-activity windows."""
+        return self._state.detector is not None
+
+    def snapshot(self) -> SessionSnapshot:
+        """Return the session as a client may see it."""
+        return self._state.snapshot()
+
+    def validate(self) -> None:
+        """Raise LocalProtocolError unless all ledgers balance and agree."""
+        self._state.validate()
+
+    def handle(self, stimulus: Stimulus, *, now: float) -> list[Effect]:
+        """Apply one stimulus at `now` (monotonic seconds) and say what must happen next.
+
+        Raises LocalProtocolError for our own faults and nothing else.
+        """
+        effects = self._dispatch(stimulus, now)
+        self.story.append((now, type(stimulus).__name__, self._state.fence, len(effects)))
+        return effects
+
+    def _dispatch(self, stimulus: Stimulus, now: float) -> list[Effect]:
+        match stimulus:
+            case OpenRequested():
+                return on_lifecycle.handle_opening(self._state, stimulus, now)
+            case CloseRequested() | SocketLost() | ReaderStalled() | StageLost() | StagesReleased():
+                return on_lifecycle.handle_ending(self._state, stimulus)
+            case StagesOpened() | OpenFailed():
+                return self._from_stage(stimulus, now)
+            case StagesConfigured() | ConfigureFailed():
+                return self._from_stage(stimulus, now)
+            case (
+                UnitFinished() | UnitFailed() | SpeechArrived() | SpeechFinished() | SpeechFailed()
+            ):
+                return self._from_stage(stimulus, now)
+            case Ticked():
+                return on_lifecycle.handle_notice(self._state, stimulus, now)
+            case _:
+                # After the end there is silence; whatever was still on its way means nothing.
+                return self._from_client(stimulus, now) if self._state.accepts_input else []
+
+    def _from_stage(
+        self,
+        stimulus: StagesOpened
+        | OpenFailed
+        | StagesConfigured
+        | ConfigureFailed
+        | UnitFinished
+        | UnitFailed
+        | SpeechArrived
+        | SpeechFinished
+        | SpeechFailed,
+        now: float,
+    ) -> list[Effect]:
+        if self._state.fence.judge(stimulus.fence) is not FenceVerdict.CURRENT:
+            self.stale += 1  # the one place that says so
+            return []
+        match stimulus:
+            case StagesOpened() | OpenFailed():
+                return on_lifecycle.handle_opening(self._state, stimulus, now)
+            case StagesConfigured() | ConfigureFailed():
+                return on_lifecycle.handle_settings(self._state, stimulus, now)
+            case _:
+                return on_stage.handle(self._state, stimulus, now)
+
+    def _from_client(self, command: ClientCommand, now: float) -> list[Effect]:
+        match command:
+            case AudioAppended() | TextAppended() | InputCleared() | InputCancelled():
+                return on_input.handle(self._state, command, now)
+            case InputCommitted():
+                return on_commit.handle(self._state, command, now)
+            case (
+                ResponseRequested()
+                | ResponseCancelRequested()
+                | OutputClearRequested()
+                | BargedIn()
+            ):
+                return on_response.handle(self._state, command, now)
+            case (
+                ItemCreated() | ItemRetrieved() | ItemDeleted() | ItemTruncated() | PlaybackAcked()
+            ):
+                return on_item.handle(self._state, command)
+            case SessionConfigured():
+                return on_lifecycle.handle_settings(self._state, command, now)
+            case HeartbeatReceived() | TurnSignalled() | EventRefused():
+                return on_lifecycle.handle_notice(self._state, command, now)
+            case _:
+                assert_never(command)

@@ -1,0 +1,133 @@
+"""Handlers that make items of input: commit, and the commit that voice detection asks for.
+
+The table is the seed's commit-to-response contract; each function below is one of its rows.
+"""
+
+from session.answering import reserve_answer, show_answer
+from session.config import ResponseOptions
+from session.effects import Effect, Emit
+from session.errors import IllegalNow, InputBackpressure
+from session.events import (
+    ErrorRaised,
+    InputItemCommitted,
+    ItemAdded,
+    ItemDone,
+    ItemView,
+    ListenDecided,
+)
+from session.ids import ItemId
+from session.ledger.history import Item
+from session.lifecycle import TurnTrigger, move_turn
+from session.pump import pump
+from session.state import SessionState
+from session.stimuli import InputCommitted
+from session.unit import INPUT_RATE_HZ, SAMPLE_BYTES, samples_to_ms
+
+
+def handle(state: SessionState, commit: InputCommitted, now: float) -> list[Effect]:
+    """Apply one commit of the client."""
+    item = state.input.open_item
+    if commit.is_speech is False:
+        return _silence(state, now)
+    if item.is_empty:
+        error = IllegalNow("nothing to commit: append audio first", code="input_audio_buffer_empty")
+        return [Emit(ErrorRaised(error, commit.event_id))]
+    if state.answer_in_progress(now) and state.response.active is not None:
+        return _overlapping(state)
+    if state.input.pending_turns >= state.limits.max_pending_turns_per_session:
+        limit = state.limits.max_pending_turns_per_session
+        error_full = InputBackpressure(f"{limit} committed turns are already waiting")
+        return [Emit(ErrorRaised(error_full, commit.event_id))]
+    creates = commit.create_response
+    wants_answer = state.config.auto_response if creates is None else creates
+    item_id = item.item_id or ItemId(state.ids.new("item"))
+    effects = commit_open(state, item_id, is_wanted=wants_answer)
+    if wants_answer and not state.config.auto_response:
+        effects += show_requested(state, ResponseOptions())
+    return effects + pump(state, now)
+
+
+def commit_by_detector(
+    state: SessionState, item_id: ItemId, *, creates_response: bool
+) -> list[Effect]:
+    """Voice detection heard the end of an utterance in a session without auto-response."""
+    if state.input.open_item.is_empty:
+        return []
+    if state.response.active is not None:
+        return _overlapping(state)
+    effects = commit_open(state, item_id, is_wanted=creates_response)
+    if creates_response:
+        effects += show_requested(state, ResponseOptions())
+    return effects
+
+
+def commit_open(state: SessionState, item_id: ItemId, *, is_wanted: bool) -> list[Effect]:
+    """Make the open input an item and a turn; say so before anything the model makes of it."""
+    opened = state.input.open_item
+    audio_ms = samples_to_ms(opened.audio_bytes // SAMPLE_BYTES, INPUT_RATE_HZ)
+    previous = state.history.last_id
+    is_audio = opened.audio_bytes > 0
+    state.history.add(Item(item_id, "user", opened.text, is_audio=is_audio, audio_ms=audio_ms))
+    state.input.commit_open(item_id, is_wanted=is_wanted)
+    if is_audio and state.profile.input_transcription:
+        state.uttered.append(item_id)
+    state.turn = move_turn(state.turn, TurnTrigger.USER_COMMITTED)
+    view = ItemView(item_id, "user", "completed", opened.text, is_audio, audio_ms=audio_ms)
+    committed = InputItemCommitted(
+        fence=state.fence,
+        item_id=item_id,
+        previous_item_id=previous,
+        history_len=len(state.history),
+        expects_no_response=not is_wanted,
+    )
+    return [
+        Emit(ItemAdded(view, previous)),
+        Emit(committed),
+        Emit(ItemDone(view, previous)),
+    ]
+
+
+def show_requested(state: SessionState, options: ResponseOptions) -> list[Effect]:
+    """Start an answer that was asked for: visible at once, and everything committed is due."""
+    reserve_answer(state, options)
+    state.input.want_turns()
+    return show_answer(state)
+
+
+def _silence(state: SessionState, now: float) -> list[Effect]:
+    item_id = state.input.open_item.item_id or ItemId(state.ids.new("item"))
+    is_empty = state.input.open_item.is_empty
+    state.input.discard_open("declared_silence")
+    committed = InputItemCommitted(
+        fence=state.fence,
+        item_id=item_id,
+        previous_item_id=state.history.last_id,
+        history_len=len(state.history),
+        is_empty=is_empty,
+        is_speech=False,
+        expects_no_response=True,
+    )
+    listen = ListenDecided(state.fence, "silence_or_noise", is_model_listen=False)
+    return [Emit(committed), Emit(listen), *pump(state, now)]
+
+
+def _overlapping(state: SessionState) -> list[Effect]:
+    """A commit during an answer: a short one is an acknowledgement, a longer one waits."""
+    opened = state.input.open_item
+    item_id = opened.item_id or ItemId(state.ids.new("item"))
+    duration_ms = samples_to_ms(opened.audio_bytes // SAMPLE_BYTES, INPUT_RATE_HZ)
+    is_short = duration_ms <= state.config.overlap_short_ack_ms
+    if is_short:
+        state.input.discard_open("overlap_acknowledgement")
+    else:
+        state.input.defer_open()
+    committed = InputItemCommitted(
+        fence=state.fence,
+        item_id=item_id,
+        previous_item_id=state.history.last_id,
+        history_len=len(state.history),
+        expects_no_response=is_short,
+        is_overlap_ack=is_short,
+        is_deferred=not is_short,
+    )
+    return [Emit(committed)]

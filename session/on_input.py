@@ -1,0 +1,209 @@
+"""Handlers for user input on its way in: audio, text, clear and cancel.
+
+seed: Realtime input ownership.
+"""
+
+from dataclasses import replace
+from typing import assert_never
+
+from session.answering import interrupt
+from session.effects import Effect, Emit
+from session.errors import ClientError, IllegalNow, InputBackpressure, UnsupportedOption
+from session.events import (
+    ErrorRaised,
+    InputBufferCleared,
+    OverlapDecided,
+    UserSpeechStarted,
+    UserSpeechStopped,
+)
+from session.ids import ItemId
+from session.ledger.input import Span
+from session.lifecycle import TurnTrigger, move_turn
+from session.on_commit import commit_by_detector
+from session.overlap import OverlapAction, OverlapFacts, OverlapRuling, rule
+from session.pump import pump
+from session.state import SessionState
+from session.stimuli import AudioAppended, InputCancelled, InputCleared, TextAppended
+from session.unit import INPUT_RATE_HZ, SAMPLE_BYTES, samples_to_ms
+from session.vad import Offset, Onset
+
+InputStimulus = AudioAppended | TextAppended | InputCleared | InputCancelled
+
+
+def handle(state: SessionState, stimulus: InputStimulus, now: float) -> list[Effect]:
+    """Apply one input command."""
+    match stimulus:
+        case AudioAppended():
+            return _append(state, stimulus, now)
+        case TextAppended(text=text, event_id=event_id):
+            return _append_text(state, text, event_id)
+        case InputCleared() | InputCancelled():
+            return _clear(state, now)
+        case _:
+            assert_never(stimulus)
+
+
+def close_open_speech(state: SessionState) -> list[Effect]:
+    """End an open speech_started with its speech_stopped: they are always paired."""
+    offset = state.detector.end_now() if state.detector is not None else None
+    return [] if offset is None else _speech_stopped(state, offset)
+
+
+def _append(state: SessionState, append: AudioAppended, now: float) -> list[Effect]:
+    if (
+        state.input.pending_bytes + len(append.pcm)
+        > state.limits.max_pending_input_bytes_per_session
+    ):
+        limit = state.limits.max_pending_input_bytes_per_session
+        error = InputBackpressure(f"{limit} bytes of input are already waiting; send slower")
+        return [Emit(ErrorRaised(error, append.event_id))]
+    edges = _edges(state, append)
+    onset = next((edge for edge in edges if isinstance(edge, Onset)), None)
+    append = replace(append, is_speech=_is_speech(state, append, bool(edges)))
+    state.append.last_input_at_s = now
+    effects: list[Effect] = []
+    if onset is not None:
+        effects += _speech_started(state, onset)
+    ruling = _overlap(state, append, onset is not None, now)
+    if ruling is not None:
+        effects.append(_overlap_event(state, append, ruling))
+    if ruling is not None and ruling.action is OverlapAction.DROP:
+        state.input.refuse(len(append.pcm), ruling.reason)
+    else:
+        if ruling is not None and ruling.action is OverlapAction.BARGE_IN:
+            effects += interrupt(state, _interrupt_reason(ruling))
+        _keep(state, append)
+    offset = next((edge for edge in edges if isinstance(edge, Offset)), None)
+    if offset is not None:
+        effects += _speech_ended(state, offset)
+    return effects + pump(state, now)
+
+
+def _edges(state: SessionState, append: AudioAppended) -> list[Onset | Offset]:
+    if state.detector is None:
+        return []
+    found = (state.detector.feed(score) for score in append.scores)
+    return [edge for edge in found if edge is not None]
+
+
+def _is_speech(state: SessionState, append: AudioAppended, has_edge: bool) -> bool:
+    if state.detector is not None:
+        return state.detector.is_speaking or has_edge
+    return bool(append.is_speech)
+
+
+def _overlap(
+    state: SessionState, append: AudioAppended, had_onset: bool, now: float
+) -> OverlapRuling | None:
+    if not state.answer_in_progress(now):
+        state.overlap.speech_ms = 0
+        return None
+    if append.is_speech:
+        state.overlap.speech_ms += _duration_ms(append)
+    detection = state.config.turn_detection
+    return rule(
+        OverlapFacts(
+            policy=state.config.overlap_policy,
+            auto_response=state.config.auto_response,
+            is_speech=bool(append.is_speech),
+            had_onset=had_onset,
+            has_detector=detection is not None,
+            interrupts=detection is not None and detection.interrupt_response,
+            duration_ms=_duration_ms(append),
+            overlap_ms=state.overlap.speech_ms,
+            short_ack_ms=state.config.overlap_short_ack_ms,
+            barge_in_ms=state.config.overlap_barge_in_ms,
+            client_action=append.overlap_action,
+            force_barge_in=append.force_barge_in,
+            force_listen=append.force_listen,
+        )
+    )
+
+
+def _overlap_event(state: SessionState, append: AudioAppended, ruling: OverlapRuling) -> Effect:
+    return Emit(
+        OverlapDecided(
+            fence=state.fence,
+            policy=state.config.overlap_policy.value,
+            action=ruling.action.value,
+            reason=ruling.reason,
+            duration_ms=_duration_ms(append),
+            overlap_speech_ms=state.overlap.speech_ms,
+        )
+    )
+
+
+def _interrupt_reason(ruling: OverlapRuling) -> str:
+    return "turn_detected" if ruling.reason == "server_vad_speech_started" else "barge_in"
+
+
+def _keep(state: SessionState, append: AudioAppended) -> None:
+    state.input.add(Span(append.pcm, bool(append.is_speech), append.force_listen))
+    detector = state.detector
+    if state.config.auto_response or detector is None or detector.is_speaking or append.is_speech:
+        return
+    # Between utterances only the prefix padding is worth keeping: the next commit starts there.
+    padding = detector.settings.prefix_padding_ms + detector.settings.min_speech_duration_ms
+    keep = padding * INPUT_RATE_HZ // 1000 * SAMPLE_BYTES + len(append.pcm)
+    state.input.trim_open(keep, "silence")
+
+
+def _duration_ms(append: AudioAppended) -> int:
+    return samples_to_ms(len(append.pcm) // SAMPLE_BYTES, INPUT_RATE_HZ)
+
+
+def _speech_started(state: SessionState, onset: Onset) -> list[Effect]:
+    item_id = ItemId(state.ids.new("item"))
+    state.speech_item_id = item_id
+    state.input.open_item.item_id = item_id
+    state.turn = move_turn(state.turn, TurnTrigger.USER_STARTED)
+    return [Emit(UserSpeechStarted(onset.audio_start_ms, item_id))]
+
+
+def _speech_stopped(state: SessionState, offset: Offset) -> list[Effect]:
+    item_id, state.speech_item_id = state.speech_item_id, None
+    if item_id is None:
+        return []
+    state.turn = move_turn(state.turn, TurnTrigger.USER_STOPPED)
+    return [Emit(UserSpeechStopped(offset.audio_end_ms, item_id))]
+
+
+def _speech_ended(state: SessionState, offset: Offset) -> list[Effect]:
+    item_id = state.speech_item_id
+    effects = _speech_stopped(state, offset)
+    detection = state.config.turn_detection
+    if item_id is None or detection is None:
+        return effects
+    if state.config.auto_response:
+        # The model hears the stream itself; it only shall not wait for the unit to fill up.
+        _expect_words(state, item_id)
+        state.flush_wanted = state.profile.accepts_short_units
+        return effects
+    return effects + commit_by_detector(state, item_id, creates_response=detection.create_response)
+
+
+def _expect_words(state: SessionState, item_id: ItemId) -> None:
+    """Remember whose words the model's next transcript will be."""
+    if state.profile.input_transcription:
+        state.uttered.append(item_id)
+
+
+def _append_text(state: SessionState, text: str, event_id: str | None) -> list[Effect]:
+    error: ClientError | None = None
+    if not state.profile.text_input:
+        error = UnsupportedOption(
+            f"{state.config.model} takes no text input", code="native_text_append_unsupported"
+        )
+    elif not text:
+        error = IllegalNow("text is empty", code="bad_event", param="text")
+    if error is not None:
+        return [Emit(ErrorRaised(error, event_id))]
+    state.input.add_text(text)
+    return []
+
+
+def _clear(state: SessionState, now: float) -> list[Effect]:
+    effects = close_open_speech(state)
+    state.input.discard_waiting("cleared")
+    state.flush_wanted = False
+    return [*effects, Emit(InputBufferCleared()), *pump(state, now)]

@@ -1,0 +1,205 @@
+"""Handlers for conversation items and for what the client has played."""
+
+from typing import assert_never
+
+from session.effects import Effect, Emit
+from session.errors import ClientError, IllegalNow, UnsupportedOption
+from session.events import (
+    ErrorRaised,
+    ItemAdded,
+    ItemCut,
+    ItemDone,
+    ItemRemoved,
+    ItemShown,
+    ItemView,
+    PlaybackAdvanced,
+    TextMark,
+)
+from session.ids import ItemId, ResponseId
+from session.ledger.history import Item
+from session.ledger.playback import whole_words
+from session.lifecycle import TurnTrigger, move_turn
+from session.state import SessionState
+from session.stimuli import (
+    ItemCreated,
+    ItemDeleted,
+    ItemRetrieved,
+    ItemTruncated,
+    PlaybackAcked,
+)
+
+ItemCommand = ItemCreated | ItemRetrieved | ItemDeleted | ItemTruncated | PlaybackAcked
+
+
+def handle(state: SessionState, stimulus: ItemCommand) -> list[Effect]:
+    """Apply one command about items."""
+    match stimulus:
+        case ItemCreated():
+            return _create(state, stimulus)
+        case PlaybackAcked():
+            return _acknowledge(state, stimulus)
+        case ItemRetrieved(item_id=item_id, event_id=event_id):
+            item = state.history.get(item_id)
+            if item is None:
+                return [_not_found(item_id, event_id)]
+            return [Emit(ItemShown(view_of(state, item)))]
+        case ItemDeleted(item_id=item_id, event_id=event_id):
+            return _delete(state, item_id, event_id)
+        case ItemTruncated():
+            return _truncate(state, stimulus)
+        case _:
+            assert_never(stimulus)
+
+
+def view_of(state: SessionState, item: Item) -> ItemView:
+    """Return an item as the history holds it: an answer is what was heard of it."""
+    status = "in_progress" if not item.is_done else "completed"
+    if item.is_done and item.is_truncated:
+        status = "incomplete"
+    marks: tuple[TextMark, ...] = ()
+    if item.response_id is not None and state.playback.knows(item.response_id):
+        marks = state.playback.marks(item.response_id)
+    return ItemView(
+        item_id=item.item_id,
+        role=item.role,
+        status=status,
+        text=item.text,
+        is_audio=item.is_audio,
+        call_id=item.call_id,
+        audio_ms=item.audio_ms,
+        marks=marks,
+    )
+
+
+def _create(state: SessionState, created: ItemCreated) -> list[Effect]:
+    error = _create_refusal(state, created)
+    if error is not None:
+        return [Emit(ErrorRaised(error, created.event_id))]
+    item_id = created.item_id or ItemId(state.ids.new("item"))
+    previous = created.previous_item_id or state.history.last_id
+    item = Item(item_id, created.role, created.text, call_id=created.call_id)
+    state.history.add(item, after=created.previous_item_id)
+    if created.role == "user":
+        state.input.add_text_turn(created.text, item_id)
+    view = view_of(state, item)
+    return [Emit(ItemAdded(view, previous)), Emit(ItemDone(view, previous))]
+
+
+def _create_refusal(state: SessionState, created: ItemCreated) -> ClientError | None:
+    if created.call_id is not None and not state.profile.tools:
+        return UnsupportedOption(
+            f"{state.config.model} calls no tools", code="invalid_function_call_output"
+        )
+    if created.role == "user" and not state.profile.text_input:
+        return UnsupportedOption(
+            f"{state.config.model} takes no text input", code="text_only_turn_unsupported"
+        )
+    if created.item_id is not None and state.history.get(created.item_id) is not None:
+        return IllegalNow(
+            f"item {created.item_id} exists", code="item_create_duplicate_item_id", param="item.id"
+        )
+    after = created.previous_item_id
+    if after is not None and state.history.get(after) is None:
+        return IllegalNow(f"no item {after}", code="item_not_found", param="previous_item_id")
+    if state.input.pending_turns >= state.limits.max_pending_turns_per_session:
+        return IllegalNow("too many turns wait for response.create", code="input_backpressure")
+    return None
+
+
+def _delete(state: SessionState, item_id: ItemId, event_id: str | None) -> list[Effect]:
+    active = state.response.active
+    if active is not None and active.item_id == item_id:
+        error = IllegalNow("that item is still being spoken; cancel first", code="item_in_progress")
+        return [Emit(ErrorRaised(error, event_id))]
+    if state.history.get(item_id) is None:
+        return [_not_found(item_id, event_id)]
+    state.history.remove(item_id)
+    return [Emit(ItemRemoved(item_id))]
+
+
+def _truncate(state: SessionState, cut: ItemTruncated) -> list[Effect]:
+    item = state.history.get(cut.item_id)
+    if item is None:
+        return [_not_found(cut.item_id, cut.event_id)]
+    response_id = item.response_id
+    if response_id is None or not item.is_audio or not state.playback.knows(response_id):
+        error: ClientError = UnsupportedOption(
+            "only spoken answers of the assistant can be truncated",
+            code="unsupported_content_type",
+            param="item_id",
+        )
+        return [Emit(ErrorRaised(error, cut.event_id))]
+    sent_ms = state.playback.view(response_id).sent_ms
+    if cut.audio_end_ms > sent_ms:
+        error = IllegalNow(
+            f"audio content of {sent_ms}ms is already shorter than {cut.audio_end_ms}ms",
+            code="invalid_value",
+            param="audio_end_ms",
+        )
+        return [Emit(ErrorRaised(error, cut.event_id))]
+    state.playback.cap(response_id, cut.audio_end_ms)
+    state.playback.acknowledge(
+        response_id, played_ms=cut.audio_end_ms, committed_ms=cut.audio_end_ms
+    )
+    _store_heard(state, item, response_id, min(item.audio_ms or sent_ms, cut.audio_end_ms))
+    state.history.change(item.item_id, is_truncated=True)
+    return [Emit(ItemCut(cut.item_id, cut.content_index, cut.audio_end_ms))]
+
+
+def _acknowledge(state: SessionState, ack: PlaybackAcked) -> list[Effect]:
+    target = _ack_target(state, ack)
+    if isinstance(target, ClientError):
+        return [Emit(ErrorRaised(target, ack.event_id))]
+    item_id = ItemId(f"item_{target}")
+    view = state.playback.acknowledge(
+        target, played_ms=ack.played_ms, committed_ms=ack.committed_ms
+    )
+    item = state.history.get(item_id)
+    if item is not None:
+        _store_heard(state, item, target, view.committed_ms)
+    is_last = target == state.response.last_id and state.response.active is None
+    if is_last and view.committed_ms >= view.sent_ms:
+        state.turn = move_turn(state.turn, TurnTrigger.ANSWER_HEARD)
+    stored = state.history.get(item_id)
+    return [
+        Emit(
+            PlaybackAdvanced(
+                fence=state.fence,
+                response_id=target,
+                item_id=item_id,
+                playback=view,
+                is_history_committed=stored is not None and bool(stored.text),
+                is_truncated=stored is not None and stored.is_truncated,
+            )
+        )
+    ]
+
+
+def _ack_target(state: SessionState, ack: PlaybackAcked) -> ResponseId | ClientError:
+    response_id = ack.response_id
+    if ack.item_id is not None:
+        named = ResponseId(ack.item_id.removeprefix("item_"))
+        if response_id is not None and response_id != named:
+            return IllegalNow(
+                f"item {ack.item_id} does not belong to response {response_id}",
+                code="playback_item_mismatch",
+                param="item_id",
+            )
+        response_id = named
+    response_id = response_id or state.response.last_id
+    if response_id is None or not state.playback.knows(response_id):
+        return IllegalNow("no such answer to acknowledge", code="playback_item_not_found")
+    return response_id
+
+
+def _store_heard(state: SessionState, item: Item, response_id: ResponseId, heard_ms: int) -> None:
+    active = state.response.active
+    is_active = active is not None and active.response_id == response_id
+    full_text = active.transcript if active is not None and is_active else item.full_text
+    chars = state.playback.heard_chars(response_id, heard_ms)
+    state.history.change(item.item_id, text=whole_words(full_text, chars))
+
+
+def _not_found(item_id: ItemId, event_id: str | None) -> Emit:
+    error = IllegalNow(f"no item {item_id}", code="item_not_found", param="item_id")
+    return Emit(ErrorRaised(error, event_id))

@@ -1,0 +1,255 @@
+"""Handlers for a session's birth, settings and end."""
+
+from dataclasses import replace
+from typing import assert_never
+
+from session.answering import end_answer, enter_next_epoch
+from session.config import SessionConfig
+from session.effects import CloseSocket, CloseStages, Effect, Emit, OpenStages
+from session.errors import ClientError, DuplexError, LimitError, UnsupportedOption
+from session.events import (
+    ErrorRaised,
+    HeartbeatAnswered,
+    SessionClosed,
+    SessionCreated,
+    SessionExpired,
+    SessionUpdated,
+    TurnMoved,
+)
+from session.lifecycle import Life, LifeTrigger, TurnTrigger, move_life, move_turn
+from session.on_input import close_open_speech
+from session.pump import continuation_due, pump
+from session.state import PendingUpdate, SessionState, make_detector
+from session.stimuli import (
+    CloseRequested,
+    ConfigureFailed,
+    EventRefused,
+    HeartbeatReceived,
+    OpenFailed,
+    OpenRequested,
+    ReaderStalled,
+    SessionConfigured,
+    SocketLost,
+    StageLost,
+    StagesConfigured,
+    StagesOpened,
+    StagesReleased,
+    Ticked,
+    TurnSignalled,
+)
+from session.vad import SpeechDetector
+
+NORMAL_CLOSURE = 1000
+INTERNAL_ERROR = 1011
+TRY_AGAIN_LATER = 1013
+
+Opening = OpenRequested | StagesOpened | OpenFailed
+Settings = SessionConfigured | StagesConfigured | ConfigureFailed
+Ending = CloseRequested | SocketLost | ReaderStalled | StageLost | StagesReleased
+Notice = HeartbeatReceived | TurnSignalled | EventRefused | Ticked
+
+
+def handle_opening(state: SessionState, stimulus: Opening, now: float) -> list[Effect]:
+    """Apply one step of the open."""
+    match stimulus:
+        case OpenRequested():
+            state.detector = make_detector(state.config)
+            return [OpenStages(state.fence, state.runtime(state.config))]
+        case StagesOpened():
+            return _opened(state, now)
+        case OpenFailed(error=error):
+            was_abandoned = state.life is Life.ABANDONED
+            state.life = move_life(state.life, LifeTrigger.OPEN_FAILED)
+            if was_abandoned:
+                return [CloseSocket(NORMAL_CLOSURE, state.close_reason)]
+            code = TRY_AGAIN_LATER if isinstance(error, LimitError) else INTERNAL_ERROR
+            return [Emit(ErrorRaised(error)), CloseSocket(code, error.wire_code)]
+        case _:
+            assert_never(stimulus)
+
+
+def handle_settings(state: SessionState, stimulus: Settings, now: float) -> list[Effect]:
+    """Apply one step of a settings change."""
+    match stimulus:
+        case SessionConfigured():
+            return _configure(state, stimulus, now)
+        case StagesConfigured(generation=generation):
+            update = _answered(state, generation)
+            if update is None or update.candidate is None:
+                return []
+            return [_adopt(state, update.candidate), *pump(state, now)]
+        case ConfigureFailed(generation=generation, error=error):
+            update = _answered(state, generation)
+            if update is None:
+                return []
+            return [Emit(ErrorRaised(error, update.event_id)), *pump(state, now)]
+        case _:
+            assert_never(stimulus)
+
+
+def handle_ending(state: SessionState, stimulus: Ending) -> list[Effect]:
+    """Apply one step of the end."""
+    match stimulus:
+        case CloseRequested(reason=reason):
+            return close(state, reason, code=NORMAL_CLOSURE)
+        case SocketLost():
+            return close(state, "disconnect", code=NORMAL_CLOSURE)
+        case ReaderStalled():
+            return close(state, "slow_reader", code=TRY_AGAIN_LATER, is_expiring=True)
+        case StageLost(stage=stage, error=error):
+            return _stage_lost(state, stage, error)
+        case StagesReleased():
+            return _released(state)
+        case _:
+            assert_never(stimulus)
+
+
+def handle_notice(state: SessionState, stimulus: Notice, now: float) -> list[Effect]:
+    """Apply a stimulus that changes no ledger by itself."""
+    match stimulus:
+        case HeartbeatReceived():
+            return [Emit(HeartbeatAnswered(state.fence))]
+        case TurnSignalled():
+            return _signal(state, stimulus)
+        case EventRefused(error=error, event_id=event_id):
+            return [Emit(ErrorRaised(error, event_id))]
+        case Ticked():
+            state.wake_at_s = None
+            return continuation_due(state, now)
+        case _:
+            assert_never(stimulus)
+
+
+def close(
+    state: SessionState, reason: str, *, code: int, is_expiring: bool = False
+) -> list[Effect]:
+    """Begin the end: no answer goes on, and both stages are asked to release everything."""
+    if state.life in (Life.CLOSING, Life.CLOSED, Life.ABANDONED):
+        state.life = move_life(state.life, LifeTrigger.CLOSE_ASKED)
+        return []
+    was_open = state.life is Life.OPEN
+    state.life = move_life(state.life, LifeTrigger.CLOSE_ASKED)
+    state.close_reason, state.close_code, state.is_expiring = reason, code, is_expiring
+    effects = close_open_speech(state)
+    if state.response.active is not None:
+        effects += end_answer(state, "cancelled", reason)
+    return [*effects, *_give_back(state)] if was_open else effects
+
+
+def _give_back(state: SessionState) -> list[Effect]:
+    enter_next_epoch(state)
+    state.input.discard_waiting("session_closed")
+    state.updates.clear()
+    return [CloseStages(state.fence)]
+
+
+def _opened(state: SessionState, now: float) -> list[Effect]:
+    was_abandoned = state.life is Life.ABANDONED
+    state.life = move_life(state.life, LifeTrigger.OPENED)
+    if was_abandoned:
+        return _give_back(state)
+    snapshot = state.snapshot()
+    created = [Emit(SessionCreated(snapshot)), Emit(SessionUpdated(snapshot))]
+    return [*created, *pump(state, now)]
+
+
+def _configure(state: SessionState, configured: SessionConfigured, now: float) -> list[Effect]:
+    candidate = configured.patch.apply_to(_newest_candidate(state))
+    error = _update_refusal(state, candidate)
+    if error is not None:
+        return [Emit(ErrorRaised(error, configured.event_id))]
+    unchanged = state.runtime(candidate) == state.runtime(_newest_candidate(state))
+    if unchanged and not state.updates:
+        return [_adopt(state, candidate), *pump(state, now)]
+    state.updates.append(PendingUpdate(configured.patch, configured.event_id, candidate=candidate))
+    return pump(state, now)
+
+
+def _newest_candidate(state: SessionState) -> SessionConfig:
+    """Settings as they will be once every waiting update is accepted."""
+    waiting = state.updates[-1].candidate if state.updates else None
+    return state.config if waiting is None else waiting
+
+
+def _update_refusal(state: SessionState, candidate: SessionConfig) -> ClientError | None:
+    config = state.config
+    if candidate.model != config.model:
+        return UnsupportedOption(
+            "the model of a session can not change", code="model_update_unsupported", param="model"
+        )
+    for name in ("instructions", "voice", "temperature", "max_output_tokens", "speed"):
+        changed = getattr(candidate, name) != getattr(config, name)
+        if changed and name not in state.profile.updatable:
+            return UnsupportedOption(
+                f"{config.model} can not change {name} during a session",
+                code=f"{name}_update_unsupported",
+                param=f"session.{name}",
+            )
+    if candidate.voice != config.voice and state.response.started:
+        return UnsupportedOption(
+            "the voice can not change after the first audio",
+            code="voice_update_after_audio_unsupported",
+            param="session.voice",
+        )
+    return None
+
+
+def _answered(state: SessionState, generation: int) -> PendingUpdate | None:
+    if state.updates and state.updates[0].generation == generation:
+        return state.updates.popleft()
+    return None
+
+
+def _adopt(state: SessionState, candidate: SessionConfig) -> Effect:
+    had = state.config.turn_detection
+    state.config = candidate
+    state.config_generation += 1
+    if candidate.turn_detection != had:
+        state.detector = _changed_detector(state)
+    return Emit(SessionUpdated(state.snapshot()))
+
+
+def _changed_detector(state: SessionState) -> SpeechDetector | None:
+    """Keep the position and an open onset when only thresholds change."""
+    detector, settings = state.detector, state.config.turn_detection
+    if detector is None or settings is None:
+        return make_detector(state.config)
+    return replace(detector, settings=settings)
+
+
+def _stage_lost(state: SessionState, stage: str, error: DuplexError) -> list[Effect]:
+    if state.life is not Life.OPEN:
+        return []
+    failed: list[Effect] = [Emit(ErrorRaised(error))]
+    if state.response.active is not None:
+        failed += end_answer(state, "failed", "stage_lost")
+    ending = close(state, f"{stage}_lost", code=INTERNAL_ERROR, is_expiring=True)
+    return failed + ending
+
+
+def _released(state: SessionState) -> list[Effect]:
+    state.life = move_life(state.life, LifeTrigger.RELEASED)
+    terminal = SessionExpired if state.is_expiring else SessionClosed
+    return [
+        Emit(terminal(state.fence, state.close_reason)),
+        CloseSocket(state.close_code, state.close_reason),
+    ]
+
+
+def _signal(state: SessionState, signal: TurnSignalled) -> list[Effect]:
+    """Local markers only: none of them calls a stage (seed: Non-cancel signal semantics)."""
+    triggers = {
+        "user_started": TurnTrigger.USER_STARTED,
+        "user_committed": TurnTrigger.USER_COMMITTED,
+        "assistant_started": TurnTrigger.ANSWER_STARTED,
+        "assistant_done": TurnTrigger.ANSWER_ENDED,
+        "playback_ack": TurnTrigger.ANSWER_HEARD,
+    }
+    trigger = triggers.get(signal.signal)
+    if trigger is None:
+        error = UnsupportedOption(
+            f"unknown turn.signal event {signal.signal!r}", code="bad_event", param="event"
+        )
+        return [Emit(ErrorRaised(error, signal.event_id))]
+    state.turn = move_turn(state.turn, trigger)
+    return [Emit(TurnMoved(state.fence, signal.signal, state.turn.value))]

@@ -1,0 +1,103 @@
+"""Handlers for what the client wants of answers: create, cancel, clear, interrupt."""
+
+from typing import assert_never
+
+from session.answering import interrupt
+from session.effects import Effect, Emit
+from session.errors import ClientError, IllegalNow, UnsupportedOption
+from session.events import ErrorRaised, OutputBufferCleared
+from session.ids import ResponseId
+from session.on_commit import show_requested
+from session.pump import pump
+from session.state import SessionState
+from session.stimuli import (
+    BargedIn,
+    OutputClearRequested,
+    ResponseCancelRequested,
+    ResponseRequested,
+)
+
+ResponseCommand = ResponseRequested | ResponseCancelRequested | OutputClearRequested | BargedIn
+
+
+def handle(state: SessionState, stimulus: ResponseCommand, now: float) -> list[Effect]:
+    """Apply one command about answers."""
+    match stimulus:
+        case ResponseRequested():
+            return _create(state, stimulus, now)
+        case ResponseCancelRequested(response_id=response_id, event_id=event_id):
+            return _cancel(state, response_id, event_id, now)
+        case OutputClearRequested(response_id=response_id, event_id=event_id):
+            return _clear_output(state, response_id, event_id, now)
+        case BargedIn(event_id=event_id):
+            if not state.answer_in_progress(now):
+                return [_not_active(None, event_id)]
+            return interrupt(state, "barge_in") + pump(state, now)
+        case _:
+            assert_never(stimulus)
+
+
+def _create(state: SessionState, request: ResponseRequested, now: float) -> list[Effect]:
+    error = _refusal(state, request)
+    if error is not None:
+        return [Emit(ErrorRaised(error, request.event_id))]
+    return show_requested(state, request.options) + pump(state, now)
+
+
+def _refusal(state: SessionState, request: ResponseRequested) -> ClientError | None:
+    if state.response.active is not None:
+        return IllegalNow("an answer is already being made", code="response_already_active")
+    options = request.options
+    single = {
+        "instructions": options.instructions,
+        "voice": options.voice,
+        "temperature": options.temperature,
+        "max_output_tokens": options.max_output_tokens,
+        "speed": options.speed,
+    }
+    for name, value in single.items():
+        if value is not None and name not in state.profile.response_options:
+            return UnsupportedOption(
+                f"{state.config.model} does not take {name} for a single response",
+                code="unsupported_native_response_options",
+                param=f"response.{name}",
+            )
+    if state.input.pending_turns == 0:
+        return IllegalNow(
+            "nothing to answer: commit audio or create a text item first",
+            code="response_create_without_input",
+        )
+    return None
+
+
+def _cancel(
+    state: SessionState, response_id: ResponseId | None, event_id: str | None, now: float
+) -> list[Effect]:
+    active = state.response.active
+    if active is None or (response_id is not None and response_id != active.response_id):
+        return [_not_active(response_id, event_id)]
+    return interrupt(state, "client_cancelled") + pump(state, now)
+
+
+def _clear_output(
+    state: SessionState, response_id: ResponseId | None, event_id: str | None, now: float
+) -> list[Effect]:
+    active = state.response.active
+    if active is not None and response_id in (None, active.response_id):
+        cleared = Emit(OutputBufferCleared(active.response_id))
+        effects = interrupt(state, "output_audio_buffer_clear")
+        return [cleared, *effects, *pump(state, now)]
+    target = response_id or state.response.last_id
+    if target is None or not state.playback.knows(target):
+        return [_not_active(response_id, event_id)]
+    # seed: an idle playback clear makes no stage call; there is nothing to cancel there.
+    state.playback.flush(target)
+    return [Emit(OutputBufferCleared(target))]
+
+
+def _not_active(response_id: ResponseId | None, event_id: str | None) -> Emit:
+    what = f"response {response_id} is" if response_id else "no response is"
+    error = IllegalNow(
+        f"{what} not active" if response_id else f"{what} active", code="response_not_active"
+    )
+    return Emit(ErrorRaised(error, event_id))

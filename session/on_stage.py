@@ -1,0 +1,197 @@
+"""Handlers for what the stages answer. Every stimulus here has passed the fence already."""
+
+from typing import assert_never
+
+from session.answering import (
+    end_answer,
+    fail_answer,
+    reserve_answer,
+    show_speaking,
+    speak_next,
+)
+from session.config import ResponseOptions
+from session.effects import Effect, Emit
+from session.events import (
+    InputTranscribed,
+    ItemAdded,
+    ItemDone,
+    ItemView,
+    ListenDecided,
+    SpeechDelta,
+)
+from session.ids import ItemId
+from session.ledger.history import Item
+from session.ledger.response import Response, SpeechJob
+from session.pump import continuations_spent, pump
+from session.state import SessionState
+from session.stimuli import SpeechArrived, SpeechFailed, SpeechFinished, UnitFailed, UnitFinished
+from session.unit import Decision, SpeechChunk, UnitResult
+
+StageAnswer = UnitFinished | UnitFailed | SpeechArrived | SpeechFinished | SpeechFailed
+
+
+def handle(state: SessionState, stimulus: StageAnswer, now: float) -> list[Effect]:
+    """Apply one answer of a stage."""
+    match stimulus:
+        case UnitFinished(seq=seq, result=result):
+            return _unit_finished(state, seq, result, now)
+        case UnitFailed(seq=seq, error=error):
+            if state.append.pending is None or state.append.pending.seq != seq:
+                return []
+            # Sending the same audio again would fail again, for ever.
+            state.input.discard_reservation("unit_failed")
+            return fail_answer(state, error, "runtime_append_failed") + pump(state, now)
+        case SpeechArrived(seq=seq, chunk=chunk):
+            return _speech_arrived(state, seq, chunk, now)
+        case SpeechFinished(seq=seq):
+            return _speech_finished(state, seq, now)
+        case SpeechFailed(seq=seq, error=error):
+            if _spoken_by(state, seq) is None:
+                return []
+            return fail_answer(state, error, "speech_failed") + pump(state, now)
+        case _:
+            assert_never(stimulus)
+
+
+def _unit_finished(state: SessionState, seq: int, result: UnitResult, now: float) -> list[Effect]:
+    pending = state.append.commit(seq)
+    if pending is None:
+        return []
+    if not pending.is_continuation:
+        state.input.accept()
+    effects = _user_words(state, result.heard) if result.heard else []
+    if result.decision is Decision.SPEAK:
+        effects += _speak(state, seq, result, now)
+    else:
+        effects += _listen(state, result)
+    if result.turn_end:
+        # The model's turn is over; the answer keeps the fence it began with (fence: Rule 1).
+        state.fence = state.fence.next_turn()
+    return effects + pump(state, now)
+
+
+def _speak(state: SessionState, seq: int, result: UnitResult, now: float) -> list[Effect]:
+    response = state.response.active or reserve_answer(state, ResponseOptions())
+    state.turns_expected = False
+    if result.metrics is not None:
+        response.metrics.append(result.metrics)
+    if result.turn_end:
+        response.is_turn_ended = True
+    if not response.wants_audio:
+        return _speak_text(state, response, result, now)
+    if result.text:
+        response.jobs.append(SpeechJob(seq, result.turn_end))
+    return speak_next(state, response)
+
+
+def _speak_text(
+    state: SessionState, response: Response, result: UnitResult, now: float
+) -> list[Effect]:
+    effects: list[Effect] = []
+    if result.text:
+        effects += show_speaking(state, response)
+        chunk = SpeechChunk(b"", result.text, turn_end=result.turn_end)
+        effects.append(_delta(state, response, chunk, now))
+    return effects + speak_next(state, response)
+
+
+def _listen(state: SessionState, result: UnitResult) -> list[Effect]:
+    response = state.response.active
+    if response is None:
+        if result.turn_end or state.config.auto_response:
+            state.turns_expected = False
+        return [Emit(ListenDecided(state.fence, "model_listen", is_model_listen=True))]
+    if result.turn_end:
+        response.is_turn_ended = True
+    if response.transcript or not response.is_idle:
+        if continuations_spent(state):
+            response.is_turn_ended = True
+        return speak_next(state, response)
+    return _listen_instead_of_answer(state, response, result)
+
+
+def _listen_instead_of_answer(
+    state: SessionState, response: Response, result: UnitResult
+) -> list[Effect]:
+    """The client asked for an answer and the model has none (yet)."""
+    if not (result.turn_end or continuations_spent(state)):
+        return []
+    reason = "model_listen" if result.turn_end else "continuation_limit"
+    state.turns_expected = False
+    listen = ListenDecided(
+        state.fence, reason, is_model_listen=result.turn_end, response_id=response.response_id
+    )
+    return [Emit(listen), *end_answer(state, "completed", reason)]
+
+
+def _user_words(state: SessionState, heard: str) -> list[Effect]:
+    """The model tells what the user said: complete the item, or make one for streamed speech."""
+    item_id = state.uttered.popleft() if state.uttered else ItemId(state.ids.new("item"))
+    known = state.history.get(item_id)
+    if known is not None:
+        state.history.change(item_id, text=heard)
+        return [Emit(InputTranscribed(item_id, heard, known.audio_ms))]
+    previous = state.history.last_id
+    state.history.add(Item(item_id, "user", heard, is_audio=True))
+    added = ItemView(item_id, "user", "in_progress", "", is_audio=True)
+    done = ItemView(item_id, "user", "completed", heard, is_audio=True)
+    return [
+        Emit(ItemAdded(added, previous)),
+        Emit(InputTranscribed(item_id, heard, 0)),
+        Emit(ItemDone(done, previous)),
+    ]
+
+
+def _spoken_by(state: SessionState, seq: int) -> Response | None:
+    response = state.response.active
+    if response is None or response.speaking is None or response.speaking.seq != seq:
+        return None
+    return response
+
+
+def _speech_arrived(state: SessionState, seq: int, chunk: SpeechChunk, now: float) -> list[Effect]:
+    response = _spoken_by(state, seq)
+    if response is None or not (chunk.pcm or chunk.transcript):
+        return []
+    return [*show_speaking(state, response), _delta(state, response, chunk, now)]
+
+
+def _delta(state: SessionState, response: Response, chunk: SpeechChunk, now: float) -> Effect:
+    response.transcript += chunk.transcript
+    cursor = state.playback.send(
+        response.response_id, samples=chunk.samples, text_chars=len(chunk.transcript), now=now
+    )
+    return Emit(
+        SpeechDelta(
+            fence=state.fence,
+            response_id=response.response_id,
+            item_id=response.item_id,
+            pcm=chunk.pcm,
+            transcript=chunk.transcript,
+            audio_ms=cursor.sent_ms,
+            marks=tuple(cursor.marks[-1:]),
+            playback=cursor.view(),
+            output_format=response.output_format,
+            is_turn_end=chunk.turn_end,
+            is_text_only=not response.wants_audio,
+            metrics=tuple(response.metrics),
+        )
+    )
+
+
+def _speech_finished(state: SessionState, seq: int, now: float) -> list[Effect]:
+    response = _spoken_by(state, seq)
+    if response is None:
+        return []
+    response.speaking = None
+    if continuations_spent(state) and not response.jobs:
+        response.is_turn_ended = True
+    return speak_next(state, response) + after_answer(state, now)
+
+
+def after_answer(state: SessionState, now: float) -> list[Effect]:
+    """Promote deferred overlap once no answer is active, then see what may go to Stage0."""
+    if state.response.active is None and state.input.has_deferred:
+        item_id = ItemId(state.ids.new("item"))
+        state.input.promote_deferred(item_id, is_wanted=True)
+    return pump(state, now)

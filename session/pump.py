@@ -1,0 +1,150 @@
+"""What goes to Stage0 next, and when.
+
+Rule 1: one unit is out at a time; a pending session.update goes first, so that settings change
+        between units.
+Rule 2: committed turns go before the open stream.
+Rule 3: the open stream flows only in sessions where the model speaks on its own, in full units,
+        or as a residue when an utterance has ended and the model takes short units.
+Rule 4: an answer that is not finished goes on over synthetic silence, but never while real input
+        is waiting or has just come (seed: silence continuation).
+"""
+
+from dataclasses import replace
+
+from session.config import RuntimeConfig
+from session.effects import ConfigureStages, Effect, SubmitUnit, WakeAt
+from session.ids import OperationId
+from session.ledger.input import Reservation
+from session.lifecycle import Life
+from session.state import SessionState
+from session.unit import SAMPLE_BYTES, Unit
+
+
+def pump(state: SessionState, now: float) -> list[Effect]:
+    """Submit the next unit if one may go now."""
+    if state.life is not Life.OPEN or state.append.is_busy:
+        return []
+    if state.updates:
+        return start_update(state)
+    reservation = _reserve_next(state)
+    if reservation is not None:
+        return [_submit(state, reservation, now)]
+    return _plan_continuation(state, now)
+
+
+def start_update(state: SessionState) -> list[Effect]:
+    """Ask the stages about the oldest waiting update, unless they have been asked already."""
+    update = state.updates[0]
+    if update.generation is not None or update.candidate is None:
+        return []
+    generation = state.config_generation + 1
+    runtime: RuntimeConfig = state.runtime(update.candidate)
+    state.updates[0] = replace(update, generation=generation)
+    return [ConfigureStages(state.fence, runtime, generation)]
+
+
+def continuation_due(state: SessionState, now: float) -> list[Effect]:
+    """Submit a unit of silence if the answer needs one and its time has come."""
+    if state.life is not Life.OPEN or state.append.is_busy or state.updates:
+        return []
+    due = _continuation_due_at(state)
+    if due is None:
+        return []
+    if now < due:
+        return [_wake(state, due)]
+    response = state.response.active
+    if response is not None:
+        response.continuations += 1
+        is_last = response.continuations >= _continuation_limit(state)
+    else:
+        is_last = False
+    silence = bytes(state.unit_bytes)
+    unit = Unit(pcm=silence, is_continuation=True, force_listen=is_last)
+    return [_submit_unit(state, unit, now)]
+
+
+def continuations_spent(state: SessionState) -> bool:
+    """Whether the active answer has used up its continuations."""
+    response = state.response.active
+    return response is not None and response.continuations >= _continuation_limit(state)
+
+
+def _continuation_limit(state: SessionState) -> int:
+    limits = state.limits
+    if state.config.auto_response:
+        return limits.max_continuations
+    return limits.max_continuations_turn_mode
+
+
+def _reserve_next(state: SessionState) -> Reservation | None:
+    ledger = state.input
+    if ledger.next_wanted():
+        return ledger.reserve_turns()
+    if not state.config.auto_response:
+        return None
+    if ledger.open_bytes >= state.unit_bytes:
+        return ledger.reserve_open(state.unit_bytes)
+    if state.flush_wanted and ledger.open_bytes > 0:
+        state.flush_wanted = False
+        return ledger.reserve_open(ledger.open_bytes)
+    state.flush_wanted = False
+    return None
+
+
+def _submit(state: SessionState, reservation: Reservation, now: float) -> SubmitUnit:
+    turn = reservation.turn
+    unit = Unit(
+        pcm=_whole_units(state, reservation.pcm) if turn is not None else reservation.pcm,
+        text=turn.text if turn is not None else "",
+        is_speech=reservation.is_speech,
+        closes_input=turn is not None,
+        force_listen=reservation.force_listen,
+    )
+    state.turns_expected = state.turns_expected or turn is not None
+    return _submit_unit(state, unit, now)
+
+
+def _submit_unit(state: SessionState, unit: Unit, now: float) -> SubmitUnit:
+    pending = state.append.begin(
+        OperationId(state.ids.new("op")),
+        state.config_generation,
+        is_continuation=unit.is_continuation,
+        now=now,
+    )
+    return SubmitUnit(
+        state.fence, pending.seq, pending.operation_id, unit, pending.config_generation
+    )
+
+
+def _whole_units(state: SessionState, pcm: bytes) -> bytes:
+    """Pad a committed turn with silence to whole units where the model needs them."""
+    if state.profile.accepts_short_units or not pcm:
+        return pcm
+    missing = -len(pcm) % state.unit_bytes
+    return pcm + bytes(missing // SAMPLE_BYTES * SAMPLE_BYTES)
+
+
+def _plan_continuation(state: SessionState, now: float) -> list[Effect]:
+    due = _continuation_due_at(state)
+    if due is None:
+        return []
+    return continuation_due(state, now) if now >= due else [_wake(state, due)]
+
+
+def _continuation_due_at(state: SessionState) -> float | None:
+    """When the next unit of silence is due; None when none is needed."""
+    response = state.response.active
+    wants_more = response is not None and not response.is_turn_ended
+    if not (wants_more or state.turns_expected) or continuations_spent(state):
+        return None
+    unit_s = state.profile.unit_ms / 1000
+    due = (state.append.last_submit_at_s or 0.0) + unit_s
+    if state.config.auto_response and state.append.last_input_at_s is not None:
+        # A live microphone fills the next unit by itself; silence must not get into its speech.
+        due = max(due, state.append.last_input_at_s + 2 * unit_s)
+    return due
+
+
+def _wake(state: SessionState, at_s: float) -> WakeAt:
+    state.wake_at_s = at_s
+    return WakeAt(at_s)

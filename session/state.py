@@ -1,0 +1,128 @@
+"""The facts of one session, and the laws that hold across its ledgers."""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from session.config import ConfigPatch, RuntimeConfig, SessionConfig, SessionLimits
+from session.errors import LocalProtocolError
+from session.events import SessionSnapshot
+from session.fence import Fence
+from session.ids import IdFactory, ItemId
+from session.ledger.append import AppendLedger
+from session.ledger.history import HistoryLedger
+from session.ledger.input import InputLedger
+from session.ledger.playback import PlaybackLedger
+from session.ledger.response import ResponseLedger
+from session.lifecycle import Life, TurnState
+from session.model_profile import ModelProfile
+from session.unit import INPUT_RATE_HZ, SAMPLE_BYTES
+from session.vad import SpeechDetector
+
+
+@dataclass(frozen=True, slots=True)
+class PendingUpdate:
+    """A `session.update` that waits for the append tail or for the stages."""
+
+    patch: ConfigPatch
+    event_id: str | None
+    generation: int | None = None
+    """Set once the stages have been asked."""
+    candidate: SessionConfig | None = None
+
+
+@dataclass(slots=True)
+class Overlap:
+    """Speech over the current answer."""
+
+    speech_ms: int = 0
+
+
+@dataclass(slots=True)
+class SessionState:
+    """Everything a session knows. Mutated by the handlers, under `DuplexSession.handle`, only."""
+
+    fence: Fence
+    config: SessionConfig
+    limits: SessionLimits
+    profile: ModelProfile
+    ids: IdFactory
+    life: Life = Life.OPENING
+    turn: TurnState = TurnState.IDLE
+    input: InputLedger = field(default_factory=InputLedger)
+    append: AppendLedger = field(default_factory=AppendLedger)
+    response: ResponseLedger = field(default_factory=ResponseLedger)
+    playback: PlaybackLedger = field(default_factory=PlaybackLedger)
+    history: HistoryLedger = field(default_factory=HistoryLedger)
+    overlap: Overlap = field(default_factory=Overlap)
+    detector: SpeechDetector | None = None
+    speech_item_id: ItemId | None = None
+    """Item named by the last speech_started, until what was said is known."""
+    uttered: deque[ItemId] = field(default_factory=deque)
+    """User items, oldest first, whose words the model has not told us yet."""
+    updates: deque[PendingUpdate] = field(default_factory=deque)
+    config_generation: int = 0
+    flush_wanted: bool = False
+    """The residue of an utterance shall not wait for a full unit."""
+    turns_expected: bool = False
+    """Stage0 was given a turn to answer and has not said listen or speak to it yet."""
+    close_reason: str = ""
+    close_code: int = 1000
+    is_expiring: bool = False
+    wake_at_s: float | None = None
+
+    @property
+    def unit_bytes(self) -> int:
+        """Size of one full unit of input PCM."""
+        return self.profile.unit_ms * INPUT_RATE_HZ // 1000 * SAMPLE_BYTES
+
+    @property
+    def accepts_input(self) -> bool:
+        """Whether client commands still mean anything."""
+        return self.life in (Life.OPENING, Life.OPEN)
+
+    def answer_in_progress(self, now: float) -> bool:
+        """Whether the assistant is making an answer or the client still plays one."""
+        if self.response.active is not None:
+            return True
+        return self.playback.outstanding(self.response.last_id, now=now)
+
+    def runtime(self, config: SessionConfig) -> RuntimeConfig:
+        """Derive what the stages are told from the public settings."""
+        return RuntimeConfig(
+            instructions=config.instructions or "",
+            voice=config.voice or "",
+            temperature=config.temperature,
+            max_output_tokens=config.max_output_tokens,
+            speed=1.0 if config.speed is None else config.speed,
+            force_listen_count=config.force_listen_count,
+            auto_response=config.auto_response,
+        )
+
+    def snapshot(self) -> SessionSnapshot:
+        """Return the session as a client may see it."""
+        active = self.response.active
+        shown = active.response_id if active is not None and active.is_visible else None
+        return SessionSnapshot(
+            fence=self.fence,
+            state=self.life.value,
+            turn_state=self.turn.value,
+            config=self.config,
+            playback=self.playback.view(self.response.last_id),
+            active_response_id=shown,
+            config_generation=self.config_generation,
+        )
+
+    def validate(self) -> None:
+        """Raise LocalProtocolError unless every ledger balances and they agree."""
+        self.input.validate()
+        self.response.validate()
+        self.playback.validate()
+        if self.life is Life.CLOSED and self.response.active is not None:
+            raise LocalProtocolError("closed with an answer still active")
+        if self.append.pending is not None and self.life is Life.CLOSED:
+            raise LocalProtocolError("closed with a unit still out")
+
+
+def make_detector(config: SessionConfig) -> SpeechDetector | None:
+    """Return a detector for the settings, or None when detection is off."""
+    return None if config.turn_detection is None else SpeechDetector(config.turn_detection)

@@ -12,7 +12,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 REQUIREMENTS = Path("requirements")
-HEADER = "# Made by `make lock` from {source}. Install with: pip install --no-deps --require-hashes\n"
+HEADER = (
+    "# Made by `make lock` from {source}. Install with: pip install --no-deps --require-hashes\n"
+)
 
 
 def compile_lock(name: str, options: list[str]) -> None:

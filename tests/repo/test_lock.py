@@ -1,0 +1,85 @@
+"""The locks are complete, hashed, free of packages we must not have, and name no host."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+REQUIREMENTS = Path(__file__).parents[2] / "requirements"
+LOCKS = ("serve.lock", "dev.lock")
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """One requirement of a lock."""
+
+    name: str
+    version: str
+    hashes: tuple[str, ...]
+
+
+def read_lock(text: str) -> list[Pin]:
+    """Return the pins of a lock; anything that is not a pin or a comment is an error."""
+    pins = []
+    for line in re.sub(r" *\\\n", " ", text).splitlines():
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        match = re.fullmatch(
+            r"([a-z0-9-]+)==(\S+)( ; [^#]+?)?((?: +--hash=sha256:[0-9a-f]{64})*)", line
+        )
+        if match is None:
+            raise ValueError(f"not a pinned requirement: {line[:80]}")
+        pins.append(Pin(match[1], match[2], tuple(match[4].split())))
+    return pins
+
+
+def pins_of(lock: str) -> list[Pin]:
+    """Return the pins of one of our locks."""
+    return read_lock((REQUIREMENTS / lock).read_text())
+
+
+def names_in(source: str) -> set[str]:
+    """Return the package names of a requirements source, normalised."""
+    lines = (REQUIREMENTS / source).read_text().splitlines()
+    found = (re.match(r"[A-Za-z0-9_.-]+", line) for line in lines if not line.startswith("-"))
+    return {match[0].lower().replace("_", "-") for match in found if match}
+
+
+@pytest.mark.parametrize("text", ["numpy>=2", "-e .", "--index-url x", "numpy"])
+def test_the_reader_refuses_what_is_not_pinned(text: str) -> None:
+    with pytest.raises(ValueError, match="not a pinned requirement"):
+        read_lock(text + "\n")
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_requirement_has_hashes(lock: str) -> None:
+    pins = pins_of(lock)
+    assert len(pins) > 50
+    assert [pin.name for pin in pins if not pin.hashes] == []
+    assert len({pin.name for pin in pins}) == len(pins)
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_nothing_that_we_must_not_have_is_locked(lock: str) -> None:
+    forbidden = names_in("without.txt")
+    assert {"torch", "torchaudio", "vllm", "llama-cpp-python"} <= forbidden
+    assert forbidden & {pin.name for pin in pins_of(lock)} == set()
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_names_no_host_and_no_index(lock: str) -> None:
+    text = (REQUIREMENTS / lock).read_text()
+    assert "://" not in text
+    assert "index" not in re.sub(r"# via.*|^ +#.*$", "", text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize(("source", "lock"), [("serve.in", "serve.lock"), ("dev.in", "dev.lock")])
+def test_a_lock_holds_all_that_its_source_names(source: str, lock: str) -> None:
+    named = {re.sub(r"\[.*", "", name) for name in names_in(source)}
+    assert named - {pin.name for pin in pins_of(lock)} == set()
+
+
+def test_dev_has_exactly_the_versions_of_serve() -> None:
+    dev = {pin.name: pin for pin in pins_of("dev.lock")}
+    assert [pin.name for pin in pins_of("serve.lock") if dev.get(pin.name) != pin] == []

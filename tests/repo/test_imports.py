@@ -11,9 +11,9 @@ ROOT = Path(__file__).parents[2]
 HEAVY = {"ray", "fastapi", "starlette", "websockets", "torch", "vllm", "numpy"}
 
 
-def modules_of(package: str) -> list[str]:
-    """Return the dotted names of all modules in `package`."""
-    files = sorted((ROOT / package).rglob("*.py"))
+def modules_of(folder: str) -> list[str]:
+    """Return the dotted names of all modules in `folder`."""
+    files = sorted((ROOT / folder).rglob("*.py"))
     parts = [file.relative_to(ROOT).with_suffix("").parts for file in files]
     return [".".join(part[:-1] if part[-1] == "__init__" else part) for part in parts]
 
@@ -62,7 +62,7 @@ def test_the_kernel_loads_no_clock_no_tasks_and_no_libraries() -> None:
 
 
 def test_the_wire_loads_pydantic_and_no_other_library() -> None:
-    loaded = loaded_by("import " + ", ".join(modules_of("session.realtime".replace(".", "/"))))
+    loaded = loaded_by("import " + ", ".join(modules_of("session/realtime")))
     assert "pydantic" in loaded
     assert loaded & HEAVY == set()
 

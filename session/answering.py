@@ -1,4 +1,4 @@
-"""The life of one answer: reserved, shown, spoken, ended. Used by the handlers that start or stop it."""
+"""The life of one answer: reserved, shown, spoken, ended."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What a session asks of the world. The shell performs these in order; slow ones come back as stimuli."""
+"""What a session asks of the world, performed in order; slow effects come back as stimuli."""
 
 from dataclasses import dataclass
 
@@ -37,7 +37,10 @@ class SubmitUnit:
 
 @dataclass(frozen=True, slots=True)
 class Synthesize:
-    """Hand the speech of unit `seq` on to Stage1. Answer: SpeechArrived*, SpeechFinished or SpeechFailed."""
+    """Hand the speech of unit `seq` to Stage1.
+
+    Answer: SpeechArrived any number of times, then SpeechFinished or SpeechFailed.
+    """
 
     fence: Fence
     seq: int

@@ -47,7 +47,7 @@ class ClientError(DuplexError):
 
 
 class MalformedEvent(ClientError):
-    """The text is not an event we can read: invalid_json, event_too_large, unknown_event, bad_event."""
+    """Not an event we can read: invalid_json, event_too_large, unknown_event, bad_event."""
 
 
 class BadAudio(ClientError):

@@ -144,7 +144,7 @@ def _keep(state: SessionState, append: AudioAppended) -> None:
         return
     # Between utterances only the prefix padding is worth keeping: the next commit starts there.
     padding = detector.settings.prefix_padding_ms + detector.settings.min_speech_duration_ms
-    keep = padding * INPUT_RATE_HZ // 1000 * SAMPLE_BYTES + len(append.pcm)
+    keep = padding * INPUT_RATE_HZ // 1000 * SAMPLE_BYTES
     state.input.trim_open(keep, "silence")
 
 

@@ -1,1 +1,1 @@
-"""The ledgers: each keeps one partition of a session's facts, with its own invariant, and knows no other."""
+"""The ledgers: each keeps one partition of a session's facts and knows no other."""

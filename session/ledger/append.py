@@ -1,4 +1,4 @@
-"""The append ledger: one unit out at a time, in order, each under the settings it was accepted with.
+"""The append ledger: one unit out at a time, in order, under the settings it was accepted with.
 
 Rule 1: sequence numbers start at 1 in every epoch and have no gaps among committed units.
 Rule 2: a number is taken only by a commit; after a roll back the next unit uses it again.

@@ -158,7 +158,7 @@ class InputLedger:
         self._turns = deque(replace(turn, is_wanted=True) for turn in self._turns)
 
     def defer_open(self) -> None:
-        """Keep the open buffer for after the current answer; merged with what was deferred before."""
+        """Keep the open buffer for after the current answer, joined to earlier overlap."""
         self._deferred.extend(self._open)
         self._open.clear()
         self._open_bytes = 0
@@ -185,17 +185,7 @@ class InputLedger:
     def reserve_open(self, n_bytes: int) -> Reservation:
         """Reserve the first `n_bytes` of the open buffer."""
         self._need_free()
-        taken: list[Span] = []
-        missing = n_bytes
-        while missing > 0:
-            span = self._open.popleft()
-            if len(span.pcm) > missing:
-                self._open.appendleft(replace(span, pcm=span.pcm[missing:]))
-                span = replace(span, pcm=span.pcm[:missing])
-            taken.append(span)
-            missing -= len(span.pcm)
-        self._open_bytes -= n_bytes
-        self._reservation = Reservation(tuple(taken))
+        self._reservation = Reservation(self._take(n_bytes))
         return self._reservation
 
     def accept(self) -> None:
@@ -233,11 +223,12 @@ class InputLedger:
 
     def trim_open(self, keep_bytes: int, reason: str) -> None:
         """Drop the oldest open audio so that at most `keep_bytes` stay."""
-        while self._open and self._open_bytes - len(self._open[0].pcm) >= keep_bytes:
-            gone = len(self._open.popleft().pcm)
-            self._open_bytes -= gone
-            self.open_item.audio_bytes -= gone
-            self.discarded[reason] += gone
+        surplus = self._open_bytes - keep_bytes
+        if surplus <= 0:
+            return
+        self._take(surplus)
+        self.open_item.audio_bytes -= surplus
+        self.discarded[reason] += surplus
 
     def discard_waiting(self, reason: str) -> None:
         """Drop everything that is not at the model: buffer, turns, deferred overlap."""
@@ -254,6 +245,19 @@ class InputLedger:
         placed = self.pending_bytes + self.accepted_bytes + self.discarded.total()
         if placed != self.total_bytes or self._open_bytes != _size(self._open):
             raise LocalProtocolError(f"input ledger: {self.total_bytes} in, {placed} placed")
+
+    def _take(self, n_bytes: int) -> tuple[Span, ...]:
+        taken: list[Span] = []
+        missing = n_bytes
+        while missing > 0:
+            span = self._open.popleft()
+            if len(span.pcm) > missing:
+                self._open.appendleft(replace(span, pcm=span.pcm[missing:]))
+                span = replace(span, pcm=span.pcm[:missing])
+            taken.append(span)
+            missing -= len(span.pcm)
+        self._open_bytes -= n_bytes
+        return tuple(taken)
 
     def _reserved_bytes(self) -> int:
         return _size(self._reservation.spans) if self._reservation is not None else 0

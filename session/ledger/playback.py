@@ -135,6 +135,7 @@ class PlaybackLedger:
 
 
 PLAYBACK_MARGIN_S: Final = 2.0
+WORD_ENDS: Final = ".,;:!?"
 
 
 def whole_words(text: str, chars: int) -> str:
@@ -145,7 +146,7 @@ def whole_words(text: str, chars: int) -> str:
     if chars >= len(text):
         return text
     head = text[:chars]
-    if text[chars].isspace():
+    if text[chars].isspace() or text[chars] in WORD_ENDS:
         return head.rstrip()
     space = max(head.rfind(" "), head.rfind("\n"), 0)
     return head[:space].rstrip()

@@ -1,0 +1,1 @@
+"""The wire's grammar: client texts become commands, events become server texts. No I/O here."""

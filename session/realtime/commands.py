@@ -1,0 +1,91 @@
+"""What a client's text can mean: a stimulus for the session, or a command for the gateway itself."""
+
+from dataclasses import dataclass, field
+
+from session.config import AudioFormat
+from session.ids import SessionId
+from session.stimuli import (
+    BargedIn,
+    CloseRequested,
+    EventRefused,
+    HeartbeatReceived,
+    InputCancelled,
+    InputCleared,
+    InputCommitted,
+    ItemCreated,
+    ItemDeleted,
+    ItemRetrieved,
+    ItemTruncated,
+    OutputClearRequested,
+    PlaybackAcked,
+    ResponseCancelRequested,
+    ResponseRequested,
+    SessionConfigured,
+    TextAppended,
+    TurnSignalled,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AudioReceived:
+    """`input_audio_buffer.append` before its audio is converted; becomes AudioAppended."""
+
+    data: bytes = field(repr=False)
+    format: AudioFormat | None
+    """None: the session's input format."""
+    wire_bytes: int
+    """Size of the base64 text and the frames, for backpressure."""
+    is_speech: bool | None = None
+    """The client's own opinion; None when it gave none."""
+    force_listen: bool = False
+    force_barge_in: bool = False
+    overlap_action: str | None = None
+    """One of barge_in, listen, drop."""
+    text_hint: str = ""
+    event_id: str | None = None
+    video_frames: tuple[bytes, ...] = field(default=(), repr=False)
+    """JPEG or PNG images that belong to the unit which this append closes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRequested:
+    """`session.resume`: this socket wants to go on with an open session."""
+
+    session_id: SessionId
+    resume_token: str = field(repr=False)
+    last_server_event_seq: int = 0
+    """The newest server event the client has seen; 0 for none."""
+    event_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EventAcked:
+    """`session.event_ack`: everything up to this server event needs no replay."""
+
+    server_event_seq: int
+    event_id: str | None = None
+
+
+Command = (
+    AudioReceived
+    | ResumeRequested
+    | EventAcked
+    | SessionConfigured
+    | TextAppended
+    | InputCommitted
+    | InputCleared
+    | InputCancelled
+    | ResponseRequested
+    | ResponseCancelRequested
+    | OutputClearRequested
+    | PlaybackAcked
+    | ItemCreated
+    | ItemRetrieved
+    | ItemDeleted
+    | ItemTruncated
+    | BargedIn
+    | TurnSignalled
+    | HeartbeatReceived
+    | CloseRequested
+    | EventRefused
+)

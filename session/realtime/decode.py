@@ -1,0 +1,160 @@
+"""Turns a client's text into a command. Total: whatever comes, exactly one command results.
+
+Rule 1: what is wrong becomes one EventRefused in its place in the order, with the client's
+        `event_id` where that can be read; nothing else of the event is done.
+Rule 2: aliases are gone after this module.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from pydantic import ValidationError
+
+from session.errors import ClientError, MalformedEvent
+from session.realtime import client_events as events
+from session.realtime.append_event import InputAudioBufferAppend
+from session.realtime.commands import Command
+from session.realtime.item_event import ConversationItemCreate
+from session.realtime.json_text import parse_object, utf8_size
+from session.stimuli import EventRefused
+
+ALIASES: Final[Mapping[str, str]] = {
+    "input_text.append": "input.text.append",
+    "push_text": "input.text.append",
+    "input.audio.append": "input_audio_buffer.append",
+    "push_chunk": "input_audio_buffer.append",
+    "signal_turn": "turn.signal",
+    "audio.playback_ack": "playback.ack",
+    "close_session": "session.close",
+    "close": "session.close",
+}
+WAV_BY_DEFAULT: Final = frozenset({"input.audio.append", "push_chunk"})
+"""Aliases whose audio is WAV unless it says otherwise."""
+
+CLIENT_EVENTS: Final[Mapping[str, type[events.ClientEvent]]] = {
+    "session.update": events.SessionUpdate,
+    "session.resume": events.SessionResume,
+    "session.event_ack": events.SessionEventAck,
+    "session.heartbeat": events.SessionHeartbeat,
+    "session.close": events.SessionClose,
+    "input_audio_buffer.append": InputAudioBufferAppend,
+    "input_audio_buffer.commit": events.InputAudioBufferCommit,
+    "input.commit": events.InputCommit,
+    "input_audio_buffer.clear": events.InputAudioBufferClear,
+    "input.cancel": events.InputCancel,
+    "input.text.append": events.InputTextAppend,
+    "conversation.item.create": ConversationItemCreate,
+    "conversation.item.retrieve": events.ConversationItemRetrieve,
+    "conversation.item.delete": events.ConversationItemDelete,
+    "conversation.item.truncate": events.ConversationItemTruncate,
+    "response.create": events.ResponseCreate,
+    "response.cancel": events.ResponseCancel,
+    "output_audio_buffer.clear": events.OutputAudioBufferClear,
+    "barge_in": events.BargeIn,
+    "turn.signal": events.TurnSignal,
+    "playback.ack": events.PlaybackAck,
+}
+SIGNALLED_COMMANDS: Final = frozenset(
+    {
+        "input.cancel",
+        "barge_in",
+        "response.cancel",
+        "session.update",
+        "conversation.item.create",
+        "conversation.item.retrieve",
+        "conversation.item.delete",
+        "conversation.item.truncate",
+    }
+)
+"""Commands that may also come as the `event` of a turn.signal, their fields in its `payload`."""
+
+_CODES: Final[Mapping[str, str]] = {
+    "missing": "missing_required_parameter",
+    "int_type": "invalid_type",
+    "int_from_float": "invalid_type",
+    "float_type": "invalid_type",
+    "string_too_long": "string_above_max_length",
+}
+"""Codes of field errors by pydantic's name for them; every other one is bad_event."""
+
+
+def decode(text: str, *, max_bytes: int) -> Command:
+    """Return what `text` asks for, or EventRefused."""
+    size = utf8_size(text)
+    if size > max_bytes:
+        return refuse_oversize(size, max_bytes)
+    try:
+        fields = parse_object(text)
+    except MalformedEvent as error:
+        return EventRefused(error)
+    try:
+        return _read(fields)
+    except ClientError as error:
+        return EventRefused(error, _client_event_id(fields))
+
+
+def refuse_binary() -> EventRefused:
+    """Return the refusal of a binary frame."""
+    return EventRefused(
+        MalformedEvent("binary frames are not used: send each event as one JSON text frame")
+    )
+
+
+def refuse_oversize(size: int, max_bytes: int) -> EventRefused:
+    """Return the refusal of a frame of `size` bytes."""
+    return EventRefused(
+        MalformedEvent(
+            f"an event of {size} bytes is over the limit of {max_bytes}: send audio in smaller "
+            "pieces",
+            code="event_too_large",
+        )
+    )
+
+
+def _read(fields: dict[str, object]) -> Command:
+    name = fields.get("type")
+    if not isinstance(name, str):
+        raise _unknown("an event needs a `type`")
+    canonical = ALIASES.get(name, name)
+    if name in WAV_BY_DEFAULT and not fields.keys() & {"format", "input_audio_format"}:
+        fields = {**fields, "format": "wav"}
+    if canonical == "turn.signal" and fields.get("event") in SIGNALLED_COMMANDS:
+        return _read(_signalled(fields))
+    model = CLIENT_EVENTS.get(canonical)
+    if model is None:
+        raise _unknown(f"unknown event type {name[:64]!r}")
+    try:
+        event = model.model_validate({**fields, "type": canonical})
+    except ValidationError as error:
+        raise _field_error(error, model) from None
+    return event.to_command()
+
+
+def _signalled(fields: dict[str, object]) -> dict[str, object]:
+    payload = fields.get("payload")
+    if not isinstance(payload, dict | None):
+        raise MalformedEvent("payload must be an object", param="payload")
+    return {
+        **(payload or {}),
+        "type": fields["event"],
+        "event_id": fields.get("event_id"),
+    }
+
+
+def _field_error(error: ValidationError, model: type[events.ClientEvent]) -> MalformedEvent:
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    param = ".".join(str(step) for step in first["loc"])
+    code = model.refusal_code or _CODES.get(first["type"])
+    return MalformedEvent(f"{param}: {first['msg']}", code=code, param=param)
+
+
+def _client_event_id(fields: dict[str, object]) -> str | None:
+    event_id = fields.get("event_id")
+    is_fit = isinstance(event_id, str) and len(event_id) <= events.MAX_ID_CHARS
+    return event_id if is_fit else None  # type: ignore[return-value]  # is_fit
+
+
+def _unknown(message: str) -> MalformedEvent:
+    return MalformedEvent(
+        f"{message}; docs/wire.md lists the events", code="unknown_event", param="type"
+    )

@@ -1,0 +1,107 @@
+"""`conversation.item.create`: a message of text, or the output of a function call."""
+
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from session.errors import MalformedEvent, UnsupportedOption
+from session.ids import ItemId
+from session.realtime.client_events import ClientEvent, Id, Text
+from session.realtime.commands import Command
+from session.realtime.readers import MAX_TEXT_CHARS
+from session.stimuli import ItemCreated
+
+_TEXT_PARTS: Final = ("input_text", "text", "output_text")
+
+
+class ContentPart(BaseModel):
+    """One part of a message."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+
+    type: str
+    text: Text | None = None
+
+
+class NewItem(BaseModel):
+    """The item to create: `message` or `function_call_output`."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+
+    type: str
+    id: Id | None = None
+    role: Literal["system", "user", "assistant"] | None = None
+    content: list[ContentPart] | None = None
+    call_id: Id | None = None
+    output: Text | None = None
+
+
+class ConversationItemCreate(ClientEvent):
+    """Puts an item into the conversation, at its end or behind `previous_item_id`."""
+
+    type: Literal["conversation.item.create"] = "conversation.item.create"
+    item: NewItem
+    previous_item_id: Id | None = None
+
+    def to_command(self) -> Command:
+        """Return the stimulus."""
+        match self.item.type:
+            case "message":
+                return self._created(_role(self.item), _text(self.item))
+            case "function_call_output":
+                if self.item.call_id is None or self.item.output is None:
+                    raise MalformedEvent(
+                        "function_call_output needs call_id and output",
+                        code="invalid_function_call_output",
+                        param="item.call_id" if self.item.call_id is None else "item.output",
+                    )
+                return self._created("tool", self.item.output)
+            case _:
+                raise _unsupported("item.type", "message or function_call_output")
+
+    def _created(self, role: str, text: str) -> ItemCreated:
+        previous = self.previous_item_id
+        return ItemCreated(
+            role=role,
+            text=text,
+            item_id=None if self.item.id is None else ItemId(self.item.id),
+            previous_item_id=None if previous is None else ItemId(previous),
+            call_id=self.item.call_id if role == "tool" else None,
+            event_id=self.event_id,
+        )
+
+
+def _role(item: NewItem) -> str:
+    if item.role is None:
+        raise _missing("item.role")
+    return item.role
+
+
+def _text(item: NewItem) -> str:
+    if not item.content:
+        raise _missing("item.content")
+    texts: list[str] = []
+    for index, part in enumerate(item.content):
+        if part.type not in _TEXT_PARTS:
+            raise _unsupported(f"item.content.{index}.type", "text; speak through the input buffer")
+        if part.text is None:
+            raise _missing(f"item.content.{index}.text")
+        texts.append(part.text)
+    joined = "\n".join(texts)
+    if len(joined) > MAX_TEXT_CHARS:
+        raise MalformedEvent(
+            f"item.content must be at most {MAX_TEXT_CHARS} characters long",
+            code="string_above_max_length",
+            param="item.content",
+        )
+    return joined
+
+
+def _missing(param: str) -> MalformedEvent:
+    return MalformedEvent(f"{param} is missing", code="missing_required_parameter", param=param)
+
+
+def _unsupported(param: str, wanted: str) -> UnsupportedOption:
+    return UnsupportedOption(
+        f"{param} must be {wanted}", code="unsupported_item_content", param=param
+    )

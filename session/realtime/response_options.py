@@ -1,0 +1,68 @@
+"""Reads the response object of `response.create` into ResponseOptions.
+
+Private keys of the server and whatever else has no meaning for one response are dropped.
+"""
+
+from typing import Final
+
+from session.config import ResponseOptions
+from session.errors import UnsupportedOption
+from session.realtime.readers import bad_value
+from session.realtime.session_fields import SHARED_SETTINGS, take_output_format
+from session.realtime.setting_names import Named, flatten, take, take_settings
+
+MAX_METADATA_KEYS: Final = 16
+MAX_METADATA_KEY_CHARS: Final = 64
+MAX_METADATA_VALUE_CHARS: Final = 512
+
+_PREFIX: Final = "response."
+
+
+def read_options(response: Named) -> ResponseOptions:
+    """Return the options of one answer."""
+    named = flatten(response, _PREFIX)
+    _refuse_unsupported(named)
+    changes = dict(take_settings(named, SHARED_SETTINGS, _PREFIX))
+    return ResponseOptions(
+        output_format=take_output_format(named, _PREFIX),
+        is_out_of_band=_is_out_of_band(take(named, ("conversation",))[1]),
+        metadata=_metadata(take(named, ("metadata",))[1]),
+        **changes,  # type: ignore[arg-type]  # read by the setting of that name
+    )
+
+
+def _refuse_unsupported(named: Named) -> None:
+    if named.get("input") is not None:
+        raise UnsupportedOption(
+            "response.input is not supported: create items with conversation.item.create first",
+            code="unsupported_response_input",
+            param="response.input",
+        )
+    if named.get("tools"):
+        raise UnsupportedOption(
+            "response.tools is not supported: no deployed model calls tools",
+            code="unsupported_native_response_options",
+            param="response.tools",
+        )
+
+
+def _is_out_of_band(conversation: object) -> bool:
+    if conversation not in (None, "auto", "none"):
+        raise bad_value("response.conversation", "auto or none")
+    return conversation == "none"
+
+
+def _metadata(value: object) -> tuple[tuple[str, str], ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, dict) or len(value) > MAX_METADATA_KEYS:
+        raise bad_value("response.metadata", f"an object of at most {MAX_METADATA_KEYS} texts")
+    for key, text in value.items():
+        is_fit = isinstance(text, str) and len(text) <= MAX_METADATA_VALUE_CHARS
+        if not is_fit or len(key) > MAX_METADATA_KEY_CHARS:
+            raise bad_value(
+                f"response.metadata.{key[:MAX_METADATA_KEY_CHARS]}",
+                f"a text of at most {MAX_METADATA_VALUE_CHARS} characters under a key of at most "
+                f"{MAX_METADATA_KEY_CHARS}",
+            )
+    return tuple(value.items())

@@ -1,0 +1,132 @@
+import pytest
+
+from session.errors import LocalProtocolError
+from session.ids import ItemId, OperationId, ResponseId
+from session.ledger.append import AppendLedger
+from session.ledger.history import KEPT_ITEMS, HistoryLedger, Item
+from session.ledger.input import InputLedger, Span
+from session.ledger.playback import PlaybackLedger, whole_words
+
+A = ResponseId("a")
+
+
+def test_input_bytes_keep_their_order_through_a_roll_back() -> None:
+    ledger = InputLedger()
+    for byte in b"abcdef":
+        ledger.add(Span(bytes([byte, byte])))
+    assert ledger.reserve_open(5).pcm == b"aabbc"
+    ledger.roll_back()
+    ledger.validate()
+    assert ledger.reserve_open(12).pcm == b"aabbccddeeff"
+
+
+def test_a_reservation_can_not_be_made_twice() -> None:
+    ledger = InputLedger()
+    ledger.add(Span(b"abcd"))
+    ledger.reserve_open(2)
+    with pytest.raises(LocalProtocolError):
+        ledger.reserve_open(2)
+
+
+def test_lost_bytes_are_noticed() -> None:
+    ledger = InputLedger()
+    ledger.add(Span(b"abcd"))
+    ledger.reserve_open(2)
+    ledger._reservation = None  # noqa: SLF001  # what a forgotten roll back would look like
+    with pytest.raises(LocalProtocolError):
+        ledger.validate()
+
+
+def test_trimming_keeps_the_newest_bytes_and_counts_the_rest() -> None:
+    ledger = InputLedger()
+    for byte in b"abcdef":
+        ledger.add(Span(bytes([byte]) * 2))
+    ledger.trim_open(4, "silence")
+    ledger.validate()
+    assert ledger.open_bytes == 4
+    assert ledger.discarded["silence"] == 8
+    assert ledger.reserve_open(4).pcm == b"eeff"
+
+
+def test_append_numbers_have_no_gap_after_a_roll_back() -> None:
+    ledger = AppendLedger()
+    first = ledger.begin(OperationId("o1"), 0, is_continuation=False, now=0.0)
+    ledger.roll_back()
+    again = ledger.begin(OperationId("o2"), 0, is_continuation=False, now=0.0)
+    assert (first.seq, again.seq) == (1, 1)
+    assert ledger.commit(7) is None
+    assert ledger.commit(1) is again
+    ledger.enter_epoch()
+    assert ledger.begin(OperationId("o3"), 0, is_continuation=False, now=0.0).seq == 1
+
+
+def make_playback(*chunks: tuple[str, int]) -> PlaybackLedger:
+    ledger = PlaybackLedger()
+    ledger.open(A)
+    for text, ms in chunks:
+        ledger.send(A, samples=ms * 24, text_chars=len(text), now=0.0)
+    return ledger
+
+
+def test_acknowledgements_are_monotonic_and_never_beyond_what_was_sent() -> None:
+    ledger = make_playback(("hello", 1000))
+    assert ledger.acknowledge(A, played_ms=600, committed_ms=None).committed_ms == 600
+    assert ledger.acknowledge(A, played_ms=300, committed_ms=100).played_ms == 600
+    view = ledger.acknowledge(A, played_ms=9999, committed_ms=9999)
+    assert (view.played_ms, view.committed_ms) == (1000, 1000)
+    ledger.validate()
+
+
+def test_committed_never_passes_played() -> None:
+    ledger = make_playback(("hello", 1000))
+    view = ledger.acknowledge(A, played_ms=200, committed_ms=900)
+    assert (view.played_ms, view.committed_ms) == (200, 200)
+
+
+def test_a_truncation_caps_later_acknowledgements() -> None:
+    ledger = make_playback(("hello", 1000))
+    ledger.cap(A, 400)
+    assert ledger.acknowledge(A, played_ms=900, committed_ms=None).played_ms == 400
+
+
+def test_heard_text_follows_the_marks() -> None:
+    ledger = make_playback(("one two ", 1000), ("three four", 1000))
+    assert ledger.heard_chars(A, 0) == 0
+    assert ledger.heard_chars(A, 500) == 4
+    assert ledger.heard_chars(A, 1000) == 8
+    assert ledger.heard_chars(A, 1500) == 13
+    assert ledger.heard_chars(A, 5000) == 18
+
+
+def test_a_client_that_never_acknowledges_does_not_play_for_ever() -> None:
+    ledger = make_playback(("hello", 1000))
+    assert ledger.outstanding(A, now=1.0)
+    assert not ledger.outstanding(A, now=4.0)
+
+
+def test_durations_do_not_drift_over_odd_chunks() -> None:
+    ledger = PlaybackLedger()
+    ledger.open(A)
+    for _ in range(10_000):
+        cursor = ledger.send(A, samples=241, text_chars=0, now=0.0)
+    assert cursor.sent_ms == 10_000 * 241 // 24
+
+
+@pytest.mark.parametrize(
+    ("chars", "heard"),
+    [(0, ""), (2, ""), (3, "one"), (4, "one"), (6, "one"), (7, "one two"), (99, "one two.")],
+)
+def test_half_heard_words_are_not_heard(chars: int, heard: str) -> None:
+    assert whole_words("one two.", chars) == heard
+
+
+def test_history_inserts_behind_and_forgets_the_oldest() -> None:
+    ledger = HistoryLedger()
+    for n in range(3):
+        ledger.add(Item(ItemId(f"i{n}"), "user", str(n)))
+    ledger.add(Item(ItemId("x"), "user", "x"), after=ItemId("i0"))
+    assert [item.item_id for item in ledger.items] == ["i0", "x", "i1", "i2"]
+    for n in range(KEPT_ITEMS):
+        ledger.add(Item(ItemId(f"j{n}"), "user", ""))
+    assert len(ledger) == KEPT_ITEMS
+    assert ledger.get(ItemId("i0")) is None

@@ -1,0 +1,743 @@
+"""What a session does, told as stories with stages that answer when told to."""
+
+from dataclasses import replace
+
+import pytest
+
+from session.config import (
+    AudioEncoding,
+    AudioFormat,
+    ConfigPatch,
+    PlaybackCommitPolicy,
+    ResponseOptions,
+    SessionLimits,
+    TurnDetection,
+)
+from session.effects import (
+    CancelStages,
+    CloseSocket,
+    ConfigureStages,
+    SubmitUnit,
+    Synthesize,
+    WakeAt,
+)
+from session.errors import AdmissionRefused, StageFailed, StageUnavailable
+from session.events import (
+    ErrorRaised,
+    InputBufferCleared,
+    InputItemCommitted,
+    InputTranscribed,
+    ItemCut,
+    ListenDecided,
+    OutputBufferCleared,
+    OverlapDecided,
+    PlaybackAdvanced,
+    ResponseFinished,
+    ResponseStarted,
+    SessionClosed,
+    SessionCreated,
+    SessionExpired,
+    SessionUpdated,
+    SpeakDecided,
+    SpeechDelta,
+    UserSpeechStarted,
+    UserSpeechStopped,
+)
+from session.ids import ItemId, ResponseId
+from session.stimuli import (
+    BargedIn,
+    CloseRequested,
+    ConfigureFailed,
+    InputCleared,
+    InputCommitted,
+    ItemCreated,
+    ItemTruncated,
+    OpenFailed,
+    OutputClearRequested,
+    PlaybackAcked,
+    ReaderStalled,
+    ResponseCancelRequested,
+    ResponseRequested,
+    SessionConfigured,
+    SocketLost,
+    SpeechArrived,
+    SpeechFailed,
+    StageLost,
+    StagesOpened,
+    TextAppended,
+    Ticked,
+    UnitFailed,
+    UnitFinished,
+)
+from session.unit import Decision, SpeechChunk, UnitResult
+from tests.session.driver import (
+    AUTO,
+    AUTO_VAD,
+    PROFILE,
+    TURN_MODE,
+    UNIT_BYTES,
+    Driver,
+    names,
+    transcript,
+)
+
+CREATE = ResponseRequested(ResponseOptions())
+
+
+def speaking(driver: Driver, text: str = "one two three four") -> None:
+    """Bring an auto session to the middle of a spoken answer of which 1000 ms were sent."""
+    driver.append(1000)
+    driver.speak(text, turn_end=True)
+    driver.voice(text[:9], 1000)
+
+
+# --- open and close ----------------------------------------------------------------------------
+
+
+def test_created_comes_after_the_stages_and_before_everything_else() -> None:
+    d = Driver(opened=False)
+    assert d.append(1000) == []
+    effects = d.do(StagesOpened(d.session.fence))
+    assert names(effects) == ["SessionCreated", "SessionUpdated", "SubmitUnit"]
+
+
+def test_a_refused_session_says_why_and_closes_with_try_again_later() -> None:
+    d = Driver(opened=False)
+    effects = d.do(OpenFailed(d.session.fence, AdmissionRefused("limit=2")))
+    assert names(effects) == ["ErrorRaised", "CloseSocket"]
+    assert d.asked(CloseSocket)[0].code == 1013
+    assert d.session.is_over
+
+
+def test_an_abandoned_open_gives_back_what_it_gets() -> None:
+    d = Driver(opened=False)
+    assert d.do(SocketLost()) == []
+    effects = d.do(StagesOpened(d.session.fence))
+    assert names(effects) == ["CloseStages"]
+    assert not d.session.is_over
+    d.released()
+    assert d.session.is_over
+    assert d.said(SessionCreated) == []
+
+
+def test_closed_is_said_once_and_only_after_the_release() -> None:
+    d = Driver()
+    speaking(d)
+    effects = d.do(CloseRequested())
+    assert names(effects) == ["ResponseFinished", "CloseStages"]
+    assert d.do(CloseRequested()) == []
+    assert d.append(1000) == []
+    assert names(d.released()) == ["SessionClosed", "CloseSocket"]
+    assert len(d.said(SessionClosed)) == 1
+    assert d.session.is_over
+
+
+def test_speech_is_paired_also_at_the_end() -> None:
+    d = Driver(AUTO_VAD)
+    d.append(500, probability=0.9)
+    d.do(CloseRequested())
+    assert len(d.said(UserSpeechStarted)) == len(d.said(UserSpeechStopped)) == 1
+
+
+def test_a_lost_stage_fails_the_answer_and_expires_the_session() -> None:
+    d = Driver()
+    speaking(d)
+    effects = d.do(StageLost("stage1", StageUnavailable("gone")))
+    assert names(effects) == ["ErrorRaised", "ResponseFinished", "CloseStages"]
+    assert d.said(ResponseFinished)[0].status == "failed"
+    assert names(d.released()) == ["SessionExpired", "CloseSocket"]
+    assert d.said(SessionExpired)[0].reason == "stage1_lost"
+
+
+def test_a_reader_that_stalls_is_let_go() -> None:
+    d = Driver()
+    d.do(ReaderStalled())
+    d.released()
+    assert d.asked(CloseSocket)[0].code == 1013
+
+
+# --- units ----------------------------------------------------------------------------------------
+
+
+def test_one_unit_is_out_at_a_time_and_in_order() -> None:
+    d = Driver()
+    d.append(2500)
+    assert [u.seq for u in d.asked(SubmitUnit)] == [1]
+    d.listen()
+    assert [u.seq for u in d.asked(SubmitUnit)] == [1, 2]
+    d.listen()
+    assert [len(u.unit.pcm) for u in d.asked(SubmitUnit)] == [UNIT_BYTES, UNIT_BYTES]
+
+
+def test_an_answer_for_a_unit_that_is_not_out_means_nothing() -> None:
+    d = Driver()
+    d.append(1000)
+    d.listen()
+    unit = d.last_unit()
+    assert d.do(UnitFinished(unit.fence, unit.seq, UnitResult(Decision.SPEAK, "x"))) == []
+
+
+def test_listening_makes_no_response() -> None:
+    d = Driver()
+    d.append(1000)
+    d.listen()
+    assert len(d.said(ListenDecided)) == 1
+    assert d.said(ResponseStarted) == []
+
+
+def test_a_poisoned_unit_is_not_sent_again() -> None:
+    d = Driver()
+    d.append(1000)
+    unit = d.last_unit()
+    effects = d.do(UnitFailed(unit.fence, unit.seq, StageFailed("NaN")))
+    assert names(effects) == ["ErrorRaised", "CancelStages"]
+    d.append(1000)
+    assert d.last_unit().fence == d.session.fence
+    assert d.last_unit().seq == 1
+
+
+def test_too_much_waiting_input_is_refused_and_what_is_there_stays() -> None:
+    limits = SessionLimits(max_pending_input_bytes_per_session=3 * UNIT_BYTES)
+    d = Driver(limits=limits)
+    d.append(3000)
+    effects = d.append(1000)
+    assert d.said(ErrorRaised, effects)[0].error.wire_code == "input_backpressure"
+    d.listen()
+    assert d.append(500, speech=False) == []
+
+
+# --- an answer -----------------------------------------------------------------------------------
+
+
+def test_the_whole_order_of_a_spoken_answer() -> None:
+    d = Driver()
+    d.effects.clear()
+    d.append(1000)
+    d.speak("hello world")
+    d.voice("hello ", 500)
+    d.voice("world", 500, turn_end=True)
+    d.voiced()
+    assert names(d.effects) == [
+        "SubmitUnit",
+        "Synthesize",
+        "ResponseStarted",
+        "SpeakDecided",
+        "SpeechDelta",
+        "SpeechDelta",
+        "ResponseFinished",
+    ]
+    done = d.said(ResponseFinished)[0]
+    assert (done.status, done.item.text) == ("completed", "hello world")
+    assert transcript(d.events()) == "hello world"
+    assert done.playback.sent_ms == 1000
+
+
+def test_nothing_is_visible_before_there_is_output() -> None:
+    d = Driver()
+    d.append(1000)
+    d.speak("hello")
+    assert d.said(ResponseStarted) == []
+    d.do(ResponseCancelRequested())
+    assert d.said(ResponseStarted) == d.said(ResponseFinished) == []
+
+
+def test_sentences_are_spoken_one_after_the_other() -> None:
+    d = Driver()
+    d.append(2000)
+    d.speak("first. ", turn_end=False)
+    d.speak("second.", turn_end=True)
+    assert len(d.asked(Synthesize)) == 1
+    d.voice("first. ")
+    d.voiced()
+    assert [s.seq for s in d.asked(Synthesize)] == [1, 2]
+    d.voice("second.")
+    d.voiced()
+    assert len(d.said(ResponseFinished)) == len(d.said(SpeakDecided)) == 1
+    assert d.said(ResponseFinished)[0].item.text == "first. second."
+
+
+def test_a_turn_that_ends_without_words_ends_the_answer_after_its_speech() -> None:
+    d = Driver()
+    d.append(2000)
+    d.speak("first.", turn_end=False)
+    d.voice("first.")
+    d.listen(turn_end=True)
+    assert d.said(ResponseFinished) == []
+    d.voiced()
+    assert d.said(ResponseFinished)[0].status == "completed"
+
+
+def test_text_only_answers_need_no_stage1() -> None:
+    d = Driver(replace(AUTO, output_modalities=("text",)))
+    d.append(1000)
+    d.speak("hello", turn_end=True)
+    assert d.asked(Synthesize) == []
+    assert d.said(SpeechDelta)[0].is_text_only
+    assert d.said(ResponseFinished)[0].item.text == "hello"
+
+
+def test_a_turn_end_raises_the_turn_and_keeps_the_epoch() -> None:
+    d = Driver()
+    before = d.session.fence
+    speaking(d)
+    assert d.session.fence == before.next_turn()
+
+
+def test_stage1_failing_fails_the_answer_and_the_session_goes_on() -> None:
+    d = Driver()
+    speaking(d)
+    job = d.last_speech()
+    d.do(SpeechFailed(job.fence, job.seq, StageFailed("vocoder")))
+    assert d.said(ResponseFinished)[0].status == "failed"
+    d.append(1000)
+    d.speak("again")
+    d.voice("again")
+    d.voiced()
+    assert [r.status for r in d.said(ResponseFinished)] == ["failed", "completed"]
+
+
+def test_a_continuation_carries_an_answer_on_when_the_user_is_silent() -> None:
+    d = Driver()
+    d.append(1000)
+    d.speak("first. ", turn_end=False)
+    wake = d.asked(WakeAt)[-1]
+    assert wake.at_s == pytest.approx(d.now + 2.0)
+    assert d.do(Ticked()) != []
+    assert len(d.asked(SubmitUnit)) == 1
+    d.now = wake.at_s
+    d.do(Ticked())
+    assert d.last_unit().unit.is_continuation
+    d.speak("second.", turn_end=True)
+    d.now += 60
+    assert d.do(Ticked()) == []
+
+
+def test_real_audio_supersedes_a_continuation() -> None:
+    d = Driver()
+    d.append(1000)
+    d.speak("first. ", turn_end=False)
+    d.now += 1.9
+    d.append(200)
+    d.now += 0.2
+    d.do(Ticked())
+    assert not d.last_unit().unit.is_continuation
+
+
+def test_continuations_are_capped() -> None:
+    d = Driver(limits=SessionLimits(max_continuations=3))
+    d.append(1000)
+    d.speak("x", turn_end=False)
+    for _ in range(10):
+        d.now += 10
+        if d.do(Ticked()):
+            d.listen()
+    d.voice("x")
+    d.voiced()
+    units = [u.unit for u in d.asked(SubmitUnit) if u.unit.is_continuation]
+    assert len(units) == 3
+    assert units[-1].force_listen
+    assert d.said(ResponseFinished)[0].status == "completed"
+
+
+# --- interruption ------------------------------------------------------------------------------
+
+
+def test_onset_of_speech_cancels_and_the_interrupting_words_are_kept() -> None:
+    d = Driver(AUTO_VAD)
+    speaking(d)
+    old = d.session.fence
+    effects = d.append(200, probability=0.9)
+    assert names(effects) == [
+        "UserSpeechStarted",
+        "OverlapDecided",
+        "ResponseFinished",
+        "CancelStages",
+    ]
+    assert d.said(OverlapDecided)[0].action == "barge_in"
+    cancel = d.asked(CancelStages)[0]
+    assert (cancel.cancelled, cancel.current) == (old, old.next_epoch())
+    d.append(800, probability=0.9)
+    assert len(d.last_unit().unit.pcm) == UNIT_BYTES
+    assert d.last_unit().seq == 1
+
+
+def test_a_unit_that_was_out_comes_back_after_an_interruption() -> None:
+    d = Driver(AUTO_VAD)
+    speaking(d)
+    d.append(1000, probability=0.0)
+    out = d.last_unit()
+    d.append(200, probability=0.9)
+    again = d.last_unit()
+    assert again.fence == out.fence.next_epoch()
+    assert again.unit.pcm == out.unit.pcm
+    assert d.do(UnitFinished(out.fence, out.seq, UnitResult(Decision.SPEAK, "late"))) == []
+
+
+def test_late_speech_of_a_cancelled_answer_changes_nothing() -> None:
+    d = Driver()
+    speaking(d)
+    job = d.last_speech()
+    d.do(BargedIn())
+    chunk = SpeechChunk(bytes(4800), "late")
+    assert d.do(SpeechArrived(job.fence, job.seq, chunk)) == []
+    assert d.session.stale == 1
+
+
+def test_history_holds_only_what_was_heard() -> None:
+    d = Driver()
+    speaking(d, "one two three four")
+    d.do(PlaybackAcked(played_ms=700))
+    d.do(BargedIn())
+    done = d.said(ResponseFinished)[0]
+    assert (done.status, done.item.text) == ("cancelled", "one")
+    assert d.asked(CancelStages)[0].heard == "one"
+    # The client tells how far it really got when it flushed; the history follows.
+    d.do(PlaybackAcked(played_ms=880, response_id=done.response_id))
+    assert d.said(PlaybackAdvanced)[-1].playback.committed_ms == 880
+    assert d.session._state.history.get(done.item.item_id).text == "one two"  # noqa: SLF001
+
+
+def test_speech_over_the_tail_of_a_finished_answer_clears_what_is_unplayed() -> None:
+    d = Driver(AUTO_VAD)
+    speaking(d)
+    d.voiced()
+    d.effects.clear()
+    d.append(200, probability=0.9)
+    assert len(d.said(OutputBufferCleared)) == 1
+    assert d.said(ResponseFinished) == []
+    assert len(d.asked(CancelStages)) == 1
+
+
+def test_after_everything_was_heard_speech_is_just_speech() -> None:
+    d = Driver(AUTO_VAD)
+    speaking(d)
+    d.voiced()
+    d.do(PlaybackAcked(played_ms=1000))
+    d.effects.clear()
+    d.append(200, probability=0.9)
+    assert names(d.effects) == ["UserSpeechStarted"]
+
+
+def test_without_interrupt_response_the_assistant_talks_on() -> None:
+    config = replace(AUTO_VAD, turn_detection=TurnDetection(interrupt_response=False))
+    d = Driver(config)
+    speaking(d)
+    d.append(500, probability=0.9)
+    assert d.asked(CancelStages) == []
+
+
+def test_cancelling_nothing_is_one_error() -> None:
+    d = Driver()
+    for command in (ResponseCancelRequested(), BargedIn(), OutputClearRequested()):
+        effects = d.do(command)
+        assert [e.error.wire_code for e in d.said(ErrorRaised, effects)] == ["response_not_active"]
+
+
+def test_cancelling_another_answer_is_refused() -> None:
+    d = Driver()
+    speaking(d)
+    d.do(ResponseCancelRequested(ResponseId("resp_other")))
+    assert d.said(ResponseFinished) == []
+
+
+def test_clearing_output_says_cleared_first() -> None:
+    d = Driver()
+    speaking(d)
+    effects = d.do(OutputClearRequested())
+    assert names(effects) == ["OutputBufferCleared", "ResponseFinished", "CancelStages"]
+    assert d.said(ResponseFinished)[0].reason == "output_audio_buffer_clear"
+
+
+# --- turn mode and commit ------------------------------------------------------------------------
+
+
+def test_turn_mode_waits_for_response_create() -> None:
+    d = Driver(TURN_MODE)
+    d.append(1500, speech=True)
+    effects = d.do(InputCommitted())
+    assert names(effects) == ["ItemAdded", "InputItemCommitted", "ItemDone"]
+    assert d.asked(SubmitUnit) == []
+    effects = d.do(CREATE)
+    assert names(effects) == ["ResponseStarted", "SubmitUnit"]
+    unit = d.last_unit().unit
+    assert unit.closes_input
+    assert len(unit.pcm) == 2 * UNIT_BYTES
+    d.speak("hi", heard="hello there")
+    assert d.said(InputTranscribed)[0].transcript == "hello there"
+    d.voice("hi")
+    d.voiced()
+    assert d.said(ResponseFinished)[0].status == "completed"
+
+
+def test_commit_then_create_twice_is_one_answer_and_one_error() -> None:
+    d = Driver(TURN_MODE)
+    d.append(1000, speech=True)
+    d.do(InputCommitted())
+    d.do(CREATE)
+    effects = d.do(CREATE)
+    assert [e.error.wire_code for e in d.said(ErrorRaised, effects)] == ["response_already_active"]
+    assert len(d.said(ResponseStarted)) == 1
+
+
+def test_an_empty_commit_is_one_error() -> None:
+    d = Driver()
+    effects = d.do(InputCommitted(event_id="c1"))
+    error = d.said(ErrorRaised, effects)[0]
+    assert (error.error.wire_code, error.event_id) == ("input_audio_buffer_empty", "c1")
+
+
+def test_create_without_input_is_one_error() -> None:
+    d = Driver(TURN_MODE)
+    effects = d.do(CREATE)
+    assert d.said(ErrorRaised, effects)[0].error.wire_code == "response_create_without_input"
+
+
+def test_an_option_the_model_lacks_is_refused_before_anything_is_created() -> None:
+    d = Driver(TURN_MODE)
+    d.append(1000, speech=True)
+    d.do(InputCommitted())
+    d.do(ResponseRequested(ResponseOptions(voice="x")))
+    assert d.said(ResponseStarted) == []
+    assert d.said(ErrorRaised)[0].error.wire_code == "unsupported_native_response_options"
+    d.do(ResponseRequested(ResponseOptions(temperature=0.5)))
+    assert len(d.said(ResponseStarted)) == 1
+
+
+def test_a_listening_model_ends_an_answer_that_was_asked_for() -> None:
+    d = Driver(TURN_MODE)
+    d.append(1000, speech=True)
+    d.do(InputCommitted())
+    d.do(CREATE)
+    effects = d.listen(turn_end=True)
+    assert names(effects)[:2] == ["ListenDecided", "ResponseFinished"]
+    assert d.said(ListenDecided)[0].response_id == d.said(ResponseFinished)[0].response_id
+
+
+def test_commit_in_an_auto_session_flushes_the_residue() -> None:
+    d = Driver()
+    d.append(1300, speech=True)
+    d.listen()
+    effects = d.do(InputCommitted())
+    assert names(effects) == ["ItemAdded", "InputItemCommitted", "ItemDone", "SubmitUnit"]
+    assert d.last_unit().unit.closes_input
+
+
+def test_declared_silence_clears_and_listens() -> None:
+    d = Driver(TURN_MODE)
+    d.append(500)
+    effects = d.do(InputCommitted(is_speech=False))
+    assert names(effects) == ["InputItemCommitted", "ListenDecided"]
+    assert d.said(InputItemCommitted)[0].expects_no_response
+    effects = d.do(InputCommitted())
+    assert d.said(ErrorRaised, effects)[0].error.wire_code == "input_audio_buffer_empty"
+
+
+def turn_mode_speaking() -> Driver:
+    d = Driver(TURN_MODE)
+    d.append(1000, speech=True)
+    d.do(InputCommitted())
+    d.do(CREATE)
+    d.speak("a long answer")
+    d.voice("a long ")
+    return d
+
+
+def test_a_short_overlap_commit_is_an_acknowledgement() -> None:
+    d = turn_mode_speaking()
+    d.append(500, speech=True)
+    d.do(InputCommitted())
+    assert d.said(InputItemCommitted)[-1].is_overlap_ack
+    d.voice("answer")
+    d.voiced()
+    assert len(d.said(ResponseStarted)) == 1
+
+
+def test_a_meaningful_overlap_commit_waits_and_is_promoted() -> None:
+    d = turn_mode_speaking()
+    d.append(1000, speech=True)
+    d.do(InputCommitted())
+    assert d.said(InputItemCommitted)[-1].is_deferred
+    submitted = len(d.asked(SubmitUnit))
+    d.voice("answer")
+    d.voiced()
+    assert len(d.asked(SubmitUnit)) == submitted + 1
+    d.speak("second answer")
+    d.voice("second answer")
+    first, second = d.said(ResponseStarted)
+    assert first.response_id != second.response_id
+
+
+def test_detection_in_turn_mode_commits_and_creates() -> None:
+    d = Driver(replace(TURN_MODE, turn_detection=TurnDetection()))
+    d.append(3000, probability=0.0)
+    d.append(500, probability=0.9)
+    d.append(1000, probability=0.0)
+    kinds = names(d.effects)
+    assert kinds[-6:] == [
+        "UserSpeechStopped",
+        "ItemAdded",
+        "InputItemCommitted",
+        "ItemDone",
+        "ResponseStarted",
+        "SubmitUnit",
+    ]
+    # Long silence before the utterance is not part of it.
+    assert len(d.last_unit().unit.pcm) < 3 * UNIT_BYTES
+
+
+def test_clear_drops_what_waits_and_only_that() -> None:
+    d = Driver(TURN_MODE)
+    d.append(1000, speech=True)
+    effects = d.do(InputCleared())
+    assert names(effects) == ["InputBufferCleared"]
+    d.append(300, speech=True)
+    d.do(InputCommitted())
+    d.do(CREATE)
+    assert len(d.said(InputBufferCleared)) == 1
+    assert d.last_unit().unit.pcm.count(0) == UNIT_BYTES
+
+
+def test_text_makes_a_turn() -> None:
+    d = Driver()
+    d.do(ItemCreated("user", "what is two plus three"))
+    d.do(CREATE)
+    unit = d.last_unit().unit
+    assert (unit.text, unit.pcm, unit.closes_input) == ("what is two plus three", b"", True)
+
+
+def test_text_joins_the_open_item() -> None:
+    d = Driver(TURN_MODE)
+    d.do(TextAppended("hello "))
+    d.do(TextAppended("there"))
+    d.do(InputCommitted(create_response=True))
+    assert d.last_unit().unit.text == "hello there"
+
+
+def test_a_model_without_text_input_says_so() -> None:
+    d = Driver(profile=replace(PROFILE, text_input=False))
+    d.do(TextAppended("x"))
+    d.do(ItemCreated("user", "x"))
+    codes = [e.error.wire_code for e in d.said(ErrorRaised)]
+    assert codes == ["native_text_append_unsupported", "text_only_turn_unsupported"]
+
+
+def test_short_units_flush_an_utterance_at_its_end() -> None:
+    d = Driver(AUTO_VAD, profile=replace(PROFILE, accepts_short_units=True))
+    d.append(300, probability=0.9)
+    assert d.asked(SubmitUnit) == []
+    d.append(600, probability=0.0)
+    assert len(d.last_unit().unit.pcm) == 900 * 32
+    d.listen(heard="hi")
+    assert d.said(InputTranscribed)[0].item_id == d.said(UserSpeechStarted)[0].item_id
+
+
+# --- items and playback ------------------------------------------------------------------------
+
+
+def test_acknowledging_nothing_or_a_stranger_is_one_error() -> None:
+    d = Driver()
+    d.do(PlaybackAcked(played_ms=10))
+    d.do(PlaybackAcked(played_ms=10, response_id=ResponseId("resp_x")))
+    codes = [e.error.wire_code for e in d.said(ErrorRaised)]
+    assert codes == ["playback_item_not_found"] * 2
+
+
+def test_an_item_of_another_response_is_a_mismatch() -> None:
+    d = Driver()
+    speaking(d)
+    response_id = d.said(ResponseStarted)[0].response_id
+    d.do(PlaybackAcked(5, response_id=response_id, item_id=ItemId("item_other")))
+    assert d.said(ErrorRaised)[0].error.wire_code == "playback_item_mismatch"
+
+
+def test_commit_all_on_done_counts_everything_as_heard() -> None:
+    d = Driver(replace(AUTO, playback_commit_policy=PlaybackCommitPolicy.COMMIT_ALL_ON_DONE))
+    speaking(d, "one two three four")
+    d.voice(" three four"[1:])
+    d.voiced()
+    done = d.said(ResponseFinished)[0]
+    assert done.is_committed
+    assert done.playback.committed_ms == done.playback.sent_ms
+
+
+def test_truncation_cuts_the_history_and_caps_acknowledgements() -> None:
+    d = Driver()
+    speaking(d, "one two")
+    d.voiced()
+    item_id = d.said(ResponseStarted)[0].item_id
+    d.do(ItemTruncated(item_id, 500))
+    assert d.said(ItemCut)[0].audio_end_ms == 500
+    d.do(PlaybackAcked(played_ms=1000))
+    assert d.said(PlaybackAdvanced)[0].playback.committed_ms == 500
+    assert d.session._state.history.get(item_id).text == "one"  # noqa: SLF001
+
+
+def test_truncation_beyond_the_audio_and_of_user_items_is_refused() -> None:
+    d = Driver()
+    speaking(d)
+    d.voiced()
+    d.do(ItemTruncated(d.said(ResponseStarted)[0].item_id, 5000))
+    d.do(ItemCreated("user", "x", item_id=ItemId("item_u")))
+    d.do(ItemTruncated(ItemId("item_u"), 0))
+    d.do(ItemTruncated(ItemId("item_none"), 0))
+    codes = [e.error.wire_code for e in d.said(ErrorRaised)]
+    assert codes == ["invalid_value", "unsupported_content_type", "item_not_found"]
+
+
+# --- settings ------------------------------------------------------------------------------------
+
+
+def warmer() -> SessionConfigured:
+    return SessionConfigured(ConfigPatch((("temperature", 0.9),)), "u1")
+
+
+def test_an_update_waits_for_the_unit_that_is_out() -> None:
+    d = Driver()
+    d.append(2000)
+    d.do(warmer())
+    assert d.asked(ConfigureStages) == []
+    d.listen()
+    assert len(d.asked(ConfigureStages)) == 1
+    assert len(d.asked(SubmitUnit)) == 1
+    d.configured()
+    assert d.last_unit().config_generation == 1
+    assert d.said(SessionUpdated)[-1].session.config.temperature == 0.9
+
+
+def test_a_refused_update_leaves_everything_as_it_was() -> None:
+    d = Driver()
+    d.do(warmer())
+    asked = d.asked(ConfigureStages)[0]
+    d.do(ConfigureFailed(asked.fence, asked.generation, StageFailed("no")))
+    assert d.said(ErrorRaised)[0].event_id == "u1"
+    assert d.session.config.temperature is None
+    d.append(1000)
+    assert d.last_unit().config_generation == 0
+
+
+def test_an_update_survives_an_interruption() -> None:
+    d = Driver()
+    speaking(d)
+    d.do(warmer())
+    d.do(BargedIn())
+    d.append(1000)
+    assert len(d.asked(ConfigureStages)) == 2
+    d.configured()
+    assert d.session.config.temperature == 0.9
+    assert d.last_unit().config_generation == 1
+
+
+def test_what_the_stages_need_not_know_is_changed_at_once() -> None:
+    d = Driver()
+    g711 = AudioFormat(AudioEncoding.G711_ULAW, 8000)
+    d.do(SessionConfigured(ConfigPatch((("output_format", g711),))))
+    assert d.asked(ConfigureStages) == []
+    assert d.session.config.output_format == g711
+
+
+def test_what_the_model_can_not_change_is_refused() -> None:
+    d = Driver()
+    d.do(SessionConfigured(ConfigPatch((("model", "other"),))))
+    d.do(SessionConfigured(ConfigPatch((("instructions", "be brief"),))))
+    codes = [e.error.wire_code for e in d.said(ErrorRaised)]
+    assert codes == ["model_update_unsupported", "instructions_update_unsupported"]

@@ -32,29 +32,35 @@ class VadOpinion(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
     is_speech: bool | None = None
-    speech_probability: float | None = Field(None, ge=0.0, le=1.0)
+    speech_probability: float | None = Field(default=None, ge=0.0, le=1.0)
 
 
 class InputAudioBufferAppend(ClientEvent):
     """Adds audio to the input buffer; any number, no answer."""
 
     type: Literal["input_audio_buffer.append"] = "input_audio_buffer.append"
-    audio: str | None = Field(None, validation_alias=AliasChoices("audio", "delta"))
+    audio: str | None = Field(default=None, validation_alias=AliasChoices("audio", "delta"))
     # `object`: these have readers of their own, with error codes of their own.
-    format: object = Field(None, validation_alias=AliasChoices("format", "input_audio_format"))
+    format: object = Field(
+        default=None, validation_alias=AliasChoices("format", "input_audio_format")
+    )
     sample_rate_hz: object = Field(
-        None, validation_alias=AliasChoices("sample_rate_hz", "sample_rate")
+        default=None, validation_alias=AliasChoices("sample_rate_hz", "sample_rate")
     )
     video_frames: object = None
-    is_speech: bool | None = Field(None, validation_alias=AliasChoices("is_speech", "speech"))
+    is_speech: bool | None = Field(
+        default=None, validation_alias=AliasChoices("is_speech", "speech")
+    )
     vad: VadOpinion | None = None
-    speech_probability: float | None = Field(None, ge=0.0, le=1.0)
+    speech_probability: float | None = Field(default=None, ge=0.0, le=1.0)
     force_listen: bool | None = None
     force_barge_in: bool | None = None
     overlap_action: str | None = Field(
-        None, validation_alias=AliasChoices("overlap_action", "overlap")
+        default=None, validation_alias=AliasChoices("overlap_action", "overlap")
     )
-    text_hint: Text | None = Field(None, validation_alias=AliasChoices("text", "transcript"))
+    text_hint: Text | None = Field(
+        default=None, validation_alias=AliasChoices("text", "transcript")
+    )
     max_slice_nums: Literal[1] | None = None
 
     def to_command(self) -> Command:

@@ -38,6 +38,8 @@ from session.stimuli import (
 MAX_ID_CHARS: Final = 512
 _MAX_COUNT: Final = 2**53 - 1
 """The largest whole number that every JSON reader keeps exact."""
+_MAX_REASON_BYTES: Final = 120
+"""It becomes the reason of the socket's close frame, which holds 123 bytes."""
 
 
 def _whole(value: object) -> object:
@@ -127,11 +129,16 @@ class SessionClose(ClientEvent):
     """Closes the session after everything sent before it; once."""
 
     type: Literal["session.close"] = "session.close"
-    # It becomes the reason of the socket's close frame, which holds 123 bytes.
-    reason: Annotated[str, Field(max_length=30)] | None = None
+    reason: str | None = None
 
     def to_command(self) -> Command:
         """Return the stimulus."""
+        if self.reason and len(self.reason.encode()) > _MAX_REASON_BYTES:
+            raise MalformedEvent(
+                f"reason must be at most {_MAX_REASON_BYTES} bytes long",
+                code="string_above_max_length",
+                param="reason",
+            )
         return CloseRequested(self.reason or "client_close", self.event_id)
 
 
@@ -151,7 +158,7 @@ class InputAudioBufferCommit(ClientEvent):
 
     type: Literal["input_audio_buffer.commit"] = "input_audio_buffer.commit"
     create_response: bool | None = Field(
-        None, validation_alias=AliasChoices("response_create", "create_response")
+        default=None, validation_alias=AliasChoices("response_create", "create_response")
     )
     is_speech: bool | None = None
     """False declares the buffer to be silence."""
@@ -166,7 +173,7 @@ class InputCommit(ClientEvent):
 
     type: Literal["input.commit"] = "input.commit"
     create_response: bool | None = Field(
-        None, validation_alias=AliasChoices("response_create", "create_response")
+        default=None, validation_alias=AliasChoices("response_create", "create_response")
     )
     is_speech: bool | None = None
 

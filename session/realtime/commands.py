@@ -1,4 +1,4 @@
-"""What a client's text can mean: a stimulus for the session, or a command for the gateway itself."""
+"""What a client's text can mean: a stimulus for the session, or a command for the gateway."""
 
 from dataclasses import dataclass, field
 

@@ -118,27 +118,29 @@ def _read(fields: dict[str, object]) -> Command:
     canonical = ALIASES.get(name, name)
     if name in WAV_BY_DEFAULT and not fields.keys() & {"format", "input_audio_format"}:
         fields = {**fields, "format": "wav"}
-    if canonical == "turn.signal" and fields.get("event") in SIGNALLED_COMMANDS:
-        return _read(_signalled(fields))
+    if canonical == "turn.signal":
+        canonical, fields = _unwrapped(fields)
     model = CLIENT_EVENTS.get(canonical)
     if model is None:
         raise _unknown(f"unknown event type {name[:64]!r}")
+    if fields.get("type") != canonical:
+        fields = {**fields, "type": canonical}
     try:
-        event = model.model_validate({**fields, "type": canonical})
+        event = model.model_validate(fields)
     except ValidationError as error:
         raise _field_error(error, model) from None
     return event.to_command()
 
 
-def _signalled(fields: dict[str, object]) -> dict[str, object]:
+def _unwrapped(fields: dict[str, object]) -> tuple[str, dict[str, object]]:
+    """Return the command inside a turn.signal; the signal itself where it holds none."""
+    signal = fields.get("event")
+    if not isinstance(signal, str) or signal not in SIGNALLED_COMMANDS:
+        return "turn.signal", fields
     payload = fields.get("payload")
     if not isinstance(payload, dict | None):
         raise MalformedEvent("payload must be an object", param="payload")
-    return {
-        **(payload or {}),
-        "type": fields["event"],
-        "event_id": fields.get("event_id"),
-    }
+    return signal, {**(payload or {}), "type": signal, "event_id": fields.get("event_id")}
 
 
 def _field_error(error: ValidationError, model: type[events.ClientEvent]) -> MalformedEvent:

@@ -76,7 +76,8 @@ def _is_encodable(text: str, value: object) -> bool:
     try:
         if not text.isascii():
             text.encode()
-        if _MAYBE_SURROGATE.search(text):
+        # The plain search spares an append the slower one.
+        if "\\u" in text and _MAYBE_SURROGATE.search(text):
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         return False

@@ -1,0 +1,231 @@
+"""The door in front of a model: fence, order, idempotency and cancellation, for every plugin alike.
+
+Rule 1: a call is judged before anything else. Fences are compared here and in the sessions held
+        for this door (`stages.held_sessions`), and nowhere else in the stages.
+Rule 2: an operation that was begun is never begun again; repeating it returns the first result.
+        Only one that failed may be tried once more.
+Rule 3: at most one append, speak or configure of a session is inside the model. What a cancel
+        left behind is waited for before the next one enters.
+Rule 4: a cancel advances the fence first and stops the model after that. Nothing moves it back.
+Rule 5: what a model could not release stays bound, refuses every call, and is released by a later
+        close.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any, Final
+
+from session.config import RuntimeConfig
+from session.errors import StageContractBroken, StageFailed, StageRefused
+from session.fence import Fence
+from session.ids import OperationId, SessionId
+from session.unit import SAMPLE_BYTES, Decision, SpeechChunk, Unit
+from stages.contract import Appended, Released, Speech, Stage0Model, Stage1Model
+from stages.held_sessions import Binding, Epoch, HeldSessions
+from stages.model_call import outcome
+
+MAX_UNIT_BYTES: Final = 16_777_216
+"""Largest PCM of one unit: the default bound on a session's pending input."""
+
+
+class Stage0Door:
+    """Stage0 behind its door; keeps `cache_size` finished operations of each session."""
+
+    def __init__(self, model: Stage0Model, *, cache_size: int) -> None:
+        self._model = model
+        self._cache_size = cache_size
+        self._held = HeldSessions(model, model.interrupt)
+
+    @property
+    def bound_sessions(self) -> int:
+        """Number of sessions the model holds something for."""
+        return len(self._held)
+
+    def fence_of(self, session_id: SessionId) -> Fence | None:
+        """Return the current fence of a session that is still bound."""
+        return self._held.fence_of(session_id)
+
+    async def open(self, fence: Fence, runtime: RuntimeConfig) -> None:
+        """Bind a session. Raises StageRefused for an incarnation that is not newer."""
+        await self._held.open(fence, runtime)
+
+    async def append(
+        self,
+        fence: Fence,
+        *,
+        seq: int,
+        operation_id: OperationId,
+        unit: Unit,
+        config_generation: int,
+    ) -> Appended:
+        """Give one unit to the model, once."""
+        binding = self._held.admit(fence)
+        epoch = binding.epoch
+        task = binding.operations.get(operation_id)
+        if task is None:
+            task = self._begin(binding, seq, operation_id, unit, config_generation)
+        waits: set[asyncio.Future[Any]] = {task, epoch.over}
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        if epoch.is_over:
+            raise StageRefused("cancelled while the model worked on it")
+        return outcome(task)
+
+    async def configure(self, fence: Fence, runtime: RuntimeConfig, generation: int) -> None:
+        """Acknowledge settings that take effect at the next append."""
+        await self._held.configure(fence, runtime, generation)
+
+    async def cancel(self, cancelled: Fence, current: Fence, heard: str) -> Released:
+        """Advance to `current` and drop what `cancelled` held. Idempotent; late ones do nothing."""
+        return await self._held.cancel(cancelled, current, heard)
+
+    async def close(self, fence: Fence) -> Released:
+        """Release everything of this incarnation. Idempotent."""
+        return await self._held.close(fence)
+
+    def _begin(
+        self, binding: Binding, seq: int, operation_id: OperationId, unit: Unit, generation: int
+    ) -> asyncio.Task[Appended]:
+        """Reserve the unit's place and start the model on it."""
+        epoch = binding.epoch
+        if epoch.calls:
+            raise StageRefused("an append of this session is still running")
+        epoch.check_next(seq)
+        epoch.last_seq, epoch.may_repeat = seq, True
+        _check_unit(unit)
+        if generation not in binding.settings:
+            raise StageRefused(f"this stage does not have settings {generation}")
+        task = binding.start_in(epoch, self._run(binding, epoch, unit, generation), is_cut=False)
+        binding.operations[operation_id] = task
+        task.add_done_callback(lambda done: self._keep(binding, operation_id, done))
+        return task
+
+    async def _run(self, binding: Binding, epoch: Epoch, unit: Unit, generation: int) -> Appended:
+        await binding.enter()
+        try:
+            if epoch.is_over:
+                raise StageRefused("cancelled before the model began")
+            await self._apply(binding, generation)
+            appended = await self._model.append(binding.session_id, unit)
+            _check_appended(appended)
+            epoch.may_repeat = False
+            return appended
+        finally:
+            binding.turnstile.release()
+
+    async def _apply(self, binding: Binding, generation: int) -> None:
+        """Give the model exactly the settings that were in force when the unit was accepted."""
+        if generation != binding.generation:
+            await self._model.configure(binding.session_id, binding.settings[generation])
+            binding.generation = generation
+        binding.used_generation = max(binding.used_generation, generation)
+        for old in [known for known in binding.settings if known < generation]:
+            del binding.settings[old]
+
+    def _keep(
+        self, binding: Binding, operation_id: OperationId, task: asyncio.Task[Appended]
+    ) -> None:
+        """Keep a result for repeats, and forget a failure, which may be tried again."""
+        if task.cancelled() or task.exception() is not None:
+            binding.operations.pop(operation_id, None)
+        while len(binding.operations) > self._cache_size:
+            binding.operations.popitem(last=False)
+
+
+class Stage1Door:
+    """Stage1 behind its door."""
+
+    def __init__(self, model: Stage1Model) -> None:
+        self._model = model
+        self._held = HeldSessions(model, self._interrupt)
+
+    @property
+    def bound_sessions(self) -> int:
+        """Number of sessions the model holds something for."""
+        return len(self._held)
+
+    def fence_of(self, session_id: SessionId) -> Fence | None:
+        """Return the current fence of a session that is still bound."""
+        return self._held.fence_of(session_id)
+
+    async def open(self, fence: Fence, runtime: RuntimeConfig) -> None:
+        """Bind a session. Raises StageRefused for an incarnation that is not newer."""
+        await self._held.open(fence, runtime)
+
+    async def speak(
+        self, fence: Fence, *, seq: int, speech: Speech
+    ) -> AsyncGenerator[SpeechChunk, None]:
+        """Stream one unit's speech; ends early, without error, when its fence is cancelled.
+
+        The model runs ahead of a slow consumer, at most to the end of this unit's speech.
+        """
+        binding = self._held.admit(fence)
+        epoch = binding.epoch
+        epoch.check_later(seq)
+        epoch.last_seq = seq
+        made: asyncio.Queue[SpeechChunk | None] = asyncio.Queue()
+        task = binding.start_in(epoch, self._run(binding, epoch, speech, made), is_cut=True)
+        task.add_done_callback(lambda _: made.put_nowait(None))
+        try:
+            while (chunk := await made.get()) is not None and not epoch.is_over:
+                yield chunk
+            if not epoch.is_over:
+                outcome(task)
+        finally:
+            task.cancel()
+
+    async def configure(self, fence: Fence, runtime: RuntimeConfig, generation: int) -> None:
+        """Acknowledge settings that take effect at the next unit."""
+        await self._held.configure(fence, runtime, generation)
+
+    async def cancel(self, cancelled: Fence, current: Fence, heard: str) -> Released:
+        """Advance to `current` and stop what `cancelled` was speaking."""
+        return await self._held.cancel(cancelled, current, heard)
+
+    async def close(self, fence: Fence) -> Released:
+        """Release everything of this incarnation. Idempotent."""
+        return await self._held.close(fence)
+
+    async def _run(
+        self,
+        binding: Binding,
+        epoch: Epoch,
+        speech: Speech,
+        made: asyncio.Queue[SpeechChunk | None],
+    ) -> None:
+        await binding.enter()
+        try:
+            if epoch.is_over:
+                return
+            stream = self._model.speak(binding.session_id, speech)
+            try:
+                async for chunk in stream:
+                    made.put_nowait(chunk)
+            finally:
+                if isinstance(stream, AsyncGenerator):
+                    await stream.aclose()
+        finally:
+            binding.turnstile.release()
+
+    async def _interrupt(self, session_id: SessionId, heard: str) -> None:
+        del heard  # what was heard concerns the half that remembers
+        await self._model.interrupt(session_id)
+
+
+def _check_unit(unit: Unit) -> None:
+    """Refuse a unit that no model could make sense of."""
+    size = len(unit.pcm)
+    if size % SAMPLE_BYTES:
+        raise StageFailed(f"bad unit: {size} bytes are not whole 16-bit samples")
+    if size > MAX_UNIT_BYTES:
+        raise StageFailed(f"bad unit: {size} bytes, the most is {MAX_UNIT_BYTES}")
+    if not (unit.pcm or unit.text or unit.closes_input):
+        raise StageFailed("bad unit: it has neither audio nor text, and closes nothing")
+
+
+def _check_appended(appended: Appended) -> None:
+    """Refuse an answer that contradicts itself: only what is spoken has speech."""
+    speaks = appended.result.decision is Decision.SPEAK
+    if speaks is not (appended.speech is not None):
+        raise StageContractBroken(
+            "the model must hand over speech exactly when it decides to speak"
+        )

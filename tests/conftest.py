@@ -1,8 +1,14 @@
-"""Time limits by kind of test: a test that starts Ray or loads a model may take longer."""
+"""Time limits by kind of test, and random tests without a stopwatch."""
 
+import hypothesis
 import pytest
 
 TIMEOUTS_S = {"models": 120, "serve": 180, "browser": 180, "soak": 1800}
+
+# A machine under load must not fail a test: no deadline for an example. The rest of the profile
+# is hypothesis' own choice, which under CI draws the same examples each time.
+hypothesis.settings.register_profile("steady", hypothesis.settings(deadline=None))
+hypothesis.settings.load_profile("steady")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

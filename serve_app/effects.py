@@ -1,0 +1,301 @@
+"""Performs what a session asks of the world: one small function per effect.
+
+Rule 1: effects begin in the order they are asked for; what takes time goes on as a task of the
+        session and comes back through the mailbox.
+Rule 2: calls of a new epoch reach the stages only after the cancel that began it.
+Rule 3: the speech of a unit is kept from Stage0's answer until Stage1 is given it, or until it is
+        stale; it is never looked into.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Final, assert_never
+
+from serve_app.clock import Clock, Timer, sleep_until
+from serve_app.outbound import Outbound
+from serve_app.ports import SpeechRef, StageDirectory, StageSession
+from session.config import SessionLimits
+from session.effects import (
+    CancelStages,
+    CloseSocket,
+    CloseStages,
+    ConfigureStages,
+    Effect,
+    Emit,
+    OpenStages,
+    SubmitUnit,
+    Synthesize,
+    WakeAt,
+)
+from session.errors import DuplexError, StageContractBroken, StageError, StageUnavailable
+from session.fence import Fence, FenceVerdict
+from session.stimuli import (
+    ConfigureFailed,
+    OpenFailed,
+    SpeechArrived,
+    SpeechFailed,
+    SpeechFinished,
+    StageLost,
+    StagesConfigured,
+    StagesOpened,
+    StagesReleased,
+    Stimulus,
+    Ticked,
+    UnitFailed,
+    UnitFinished,
+)
+from session.unit import Decision, SpeechChunk
+
+log = logging.getLogger(__name__)
+
+MAX_KEPT_SPEECH: Final = 256
+"""Units whose speech waits to be spoken. Answers that are only read never ask for theirs."""
+
+
+class KeptSpeech:
+    """References to speech that Stage0 has made and Stage1 has not been given yet."""
+
+    def __init__(self) -> None:
+        self._refs: dict[tuple[Fence, int], SpeechRef] = {}
+
+    def __len__(self) -> int:
+        return len(self._refs)
+
+    def keep(self, fence: Fence, seq: int, speech: SpeechRef) -> None:
+        """Hold the speech of unit `seq`; past the bound, let go of the oldest."""
+        self._refs[_place(fence), seq] = speech
+        if len(self._refs) > MAX_KEPT_SPEECH:
+            del self._refs[next(iter(self._refs))]
+
+    def take(self, fence: Fence, seq: int) -> SpeechRef | None:
+        """Hand out the speech of unit `seq`; earlier units of its epoch will not be asked for."""
+        epoch = _place(fence)
+        speech = self._refs.get((epoch, seq))
+        for key in [key for key in self._refs if key[0] == epoch and key[1] <= seq]:
+            del self._refs[key]
+        return speech
+
+    def drop_stale(self, current: Fence) -> None:
+        """Let go of everything that `current` has left behind."""
+        for key in [key for key in self._refs if _is_stale(current, key[0])]:
+            del self._refs[key]
+
+
+@dataclass(slots=True)
+class Shell:
+    """What the effects of one session act upon."""
+
+    directory: StageDirectory
+    clock: Clock
+    limits: SessionLimits
+    outbound: Outbound
+    group: asyncio.TaskGroup
+    post: Callable[[Stimulus], None]
+    current_fence: Callable[[], Fence]
+    stages: StageSession | None = None
+    speech: KeptSpeech = field(default_factory=KeptSpeech)
+    timer: Timer | None = None
+    cancelling: asyncio.Task[None] | None = None
+    watching: asyncio.Task[None] | None = None
+    speaking: dict[asyncio.Task[None], Fence] = field(default_factory=dict)
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    now_s: float = 0.0
+    """When the stimulus that is being dealt with came in."""
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Begin something that takes time, as a task of this session."""
+        started = self.task(work)
+        del started  # the group and `tasks` hold it
+
+    def task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Begin something that takes time and may be cancelled or waited for."""
+        task = self.group.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    def end(self) -> None:
+        """The session is over: nothing of it goes on."""
+        if self.timer is not None:
+            self.timer.cancel()
+        for task in self.tasks:
+            task.cancel()
+
+    def opened(self) -> StageSession:
+        """Return the stages; the kernel asks nothing of them before they are open."""
+        if self.stages is None:
+            raise StageUnavailable("the stages are not open")
+        return self.stages
+
+
+def perform(effect: Effect, shell: Shell) -> None:
+    """Do one effect, or begin it."""
+    match effect:
+        case Emit():
+            shell.outbound.put(effect.event, at_s=shell.now_s)
+        case CloseSocket():
+            shell.outbound.put(effect, at_s=shell.now_s)
+        case WakeAt():
+            _set_timer(effect, shell)
+        case CancelStages():
+            _cancel_stages(effect, shell)
+        case Synthesize():
+            _synthesize(effect, shell)
+        case OpenStages():
+            shell.start(_open_stages(effect, shell))
+        case SubmitUnit():
+            shell.start(_submit_unit(effect, shell))
+        case ConfigureStages():
+            shell.start(_configure_stages(effect, shell))
+        case CloseStages():
+            _close_stages(effect, shell)
+        case _:
+            assert_never(effect)
+
+
+async def release(stages: StageSession, fence: Fence, shell_clock: Clock, retry_s: float) -> None:
+    """Close both stages; a release that fails is tried again, for as long as it takes."""
+    while True:
+        try:
+            await stages.close(fence)
+        except StageError as error:
+            log.warning("release of %s failed, will try again: %s", fence.session_id, error)
+            await sleep_until(shell_clock, shell_clock.now() + retry_s)
+        else:
+            return
+
+
+def _set_timer(effect: WakeAt, shell: Shell) -> None:
+    if shell.timer is not None:
+        shell.timer.cancel()
+    shell.timer = shell.clock.call_at(effect.at_s, lambda: shell.post(Ticked()))
+
+
+async def _open_stages(effect: OpenStages, shell: Shell) -> None:
+    try:
+        stages = await shell.directory.open(effect.fence, effect.runtime)
+    except DuplexError as error:
+        shell.post(OpenFailed(effect.fence, error))
+        return
+    shell.stages = stages
+    shell.watching = shell.task(_watch(stages, shell))
+    shell.post(StagesOpened(effect.fence))
+
+
+async def _watch(stages: StageSession, shell: Shell) -> None:
+    stage, error = await stages.wait_lost()
+    lost = error if isinstance(error, DuplexError) else StageUnavailable(str(error))
+    shell.post(StageLost(stage, lost))
+
+
+async def _submit_unit(effect: SubmitUnit, shell: Shell) -> None:
+    await _after_cancel(shell)
+    try:
+        appended = await shell.opened().append(
+            effect.fence,
+            seq=effect.seq,
+            operation_id=effect.operation_id,
+            unit=effect.unit,
+            config_generation=effect.config_generation,
+        )
+    except StageError as error:
+        shell.post(UnitFailed(effect.fence, effect.seq, error))
+        return
+    is_spoken = appended.result.decision is Decision.SPEAK
+    if is_spoken and not _is_stale(shell.current_fence(), effect.fence):
+        shell.speech.keep(effect.fence, effect.seq, appended.speech)
+    shell.post(UnitFinished(effect.fence, effect.seq, appended.result))
+
+
+def _synthesize(effect: Synthesize, shell: Shell) -> None:
+    speech = shell.speech.take(effect.fence, effect.seq)
+    if speech is None:
+        missing = StageContractBroken(f"Stage0 gave no speech for unit {effect.seq}")
+        shell.post(SpeechFailed(effect.fence, effect.seq, missing))
+        return
+    task = shell.task(_speak(effect, speech, shell))
+    shell.speaking[task] = effect.fence
+    task.add_done_callback(lambda done: shell.speaking.pop(done, None))
+
+
+async def _speak(effect: Synthesize, speech: SpeechRef, shell: Shell) -> None:
+    await _after_cancel(shell)
+    fence, seq = effect.fence, effect.seq
+    try:
+        chunks = shell.opened().speak(fence, seq=seq, speech=speech)
+        try:
+            async for chunk in chunks:
+                shell.post(SpeechArrived(fence, seq, chunk))
+        finally:
+            await _close_iterator(chunks)
+    except StageError as error:
+        shell.post(SpeechFailed(fence, seq, error))
+    else:
+        shell.post(SpeechFinished(fence, seq))
+
+
+async def _close_iterator(chunks: AsyncIterator[SpeechChunk]) -> None:
+    """Tell the stage that nobody listens any more: leaving a loop alone does not."""
+    if isinstance(chunks, AsyncGenerator):
+        await chunks.aclose()
+
+
+def _cancel_stages(effect: CancelStages, shell: Shell) -> None:
+    shell.speech.drop_stale(effect.current)
+    for task, fence in shell.speaking.items():
+        if _is_stale(effect.current, fence):
+            task.cancel()
+    shell.cancelling = shell.task(_cancel(effect, shell, after=shell.cancelling))
+
+
+async def _cancel(effect: CancelStages, shell: Shell, after: asyncio.Task[None] | None) -> None:
+    if after is not None:
+        await asyncio.wait({after})
+    try:
+        await shell.opened().cancel(effect.cancelled, effect.current, effect.heard)
+    except StageError as error:
+        # The doors refuse the old fence from the next call on; a lost stage reports itself.
+        log.warning("cancel of %s failed: %s", effect.cancelled.session_id, error)
+
+
+async def _configure_stages(effect: ConfigureStages, shell: Shell) -> None:
+    await _after_cancel(shell)
+    try:
+        await shell.opened().configure(effect.fence, effect.runtime, effect.generation)
+    except StageError as error:
+        shell.post(ConfigureFailed(effect.fence, effect.generation, error))
+    else:
+        shell.post(StagesConfigured(effect.fence, effect.generation))
+
+
+def _close_stages(effect: CloseStages, shell: Shell) -> None:
+    if shell.watching is not None:
+        shell.watching.cancel()
+    for task in shell.speaking:
+        task.cancel()
+    shell.start(_close(effect, shell))
+
+
+async def _close(effect: CloseStages, shell: Shell) -> None:
+    await _after_cancel(shell)
+    if shell.stages is not None:
+        await release(shell.stages, effect.fence, shell.clock, shell.limits.reaper_interval_s)
+        shell.stages = None
+    shell.post(StagesReleased(effect.fence))
+
+
+async def _after_cancel(shell: Shell) -> None:
+    """Let the stages enter the present epoch first."""
+    if shell.cancelling is not None:
+        await asyncio.wait({shell.cancelling})
+
+
+def _place(fence: Fence) -> Fence:
+    """The fence without its turn, which moves between a unit's answer and its speech."""
+    return Fence(fence.session_id, fence.incarnation, fence.epoch, 0)
+
+
+def _is_stale(current: Fence, presented: Fence) -> bool:
+    return current.judge(presented) is FenceVerdict.STALE

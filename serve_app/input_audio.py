@@ -1,0 +1,98 @@
+"""From what a client appended to what the kernel is told: 16 kHz PCM, its scores, and a level.
+
+Rule 1: every converted sample reaches the kernel in exactly one AudioAppended.
+Rule 2: the scorer and the kernel count the same samples, scored or not.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from serve_app.audio_codec import LONG_AUDIO_BYTES, InputConverter, level
+from serve_app.speech_scorer import OpenScorer, SpeechScorer
+from session.config import SessionConfig
+from session.errors import BadAudio
+from session.realtime.commands import AudioReceived
+from session.stimuli import AudioAppended, EventRefused, SpeechScore
+from session.unit import SAMPLE_BYTES
+
+T = TypeVar("T")
+
+LONG_SCORING_BYTES: Final = 2_048
+"""More PCM than this is scored in a thread: a window costs the loop more than most frames do."""
+
+
+class InputAudio:
+    """One session's ear: its conversion and its voice-activity scoring."""
+
+    def __init__(self, open_scorer: OpenScorer) -> None:
+        self._converter = InputConverter()
+        self._open_scorer = open_scorer
+        self._scorer: SpeechScorer | None = None
+        self._unscored_samples = 0
+        """Samples that went by before the session had a scorer."""
+        self._is_speech: bool | None = None
+
+    async def append(
+        self, received: AudioReceived, config: SessionConfig, *, wants_scores: bool
+    ) -> AudioAppended | EventRefused:
+        """Convert and score one append; a refusal stands for audio that can not be decoded."""
+        audio_format = received.format or config.input_format
+        try:
+            pcm = await _off_loop_if(
+                len(received.data) > LONG_AUDIO_BYTES,
+                lambda: self._converter.convert(received.data, audio_format),
+            )
+        except BadAudio as error:
+            return EventRefused(error, received.event_id)
+        appended = await self._heard(pcm, config, wants_scores=wants_scores)
+        if received.is_speech is not None:
+            appended = replace(appended, is_speech=received.is_speech)
+        self._is_speech = appended.is_speech
+        return replace(
+            appended,
+            wire_bytes=received.wire_bytes,
+            force_listen=received.force_listen,
+            force_barge_in=received.force_barge_in,
+            overlap_action=received.overlap_action,
+            text_hint=received.text_hint,
+            event_id=received.event_id,
+        )
+
+    async def rest(self, config: SessionConfig, *, wants_scores: bool) -> AudioAppended | None:
+        """Return what the resampler still holds of the item that is being committed, if any."""
+        pcm = self._converter.flush()
+        if not pcm:
+            return None
+        appended = await self._heard(pcm, config, wants_scores=wants_scores)
+        return replace(appended, is_speech=self._is_speech)
+
+    def forget(self) -> None:
+        """Drop what is not final yet: the client cleared its input."""
+        self._converter.reset()
+
+    async def _heard(
+        self, pcm: bytes, config: SessionConfig, *, wants_scores: bool
+    ) -> AudioAppended:
+        if wants_scores:
+            return AudioAppended(pcm, scores=await self._scored(pcm))
+        samples = len(pcm) // SAMPLE_BYTES
+        if self._scorer is not None:
+            self._scorer.skip(samples)
+        else:
+            self._unscored_samples += samples
+        is_speech = level(pcm) >= config.overlap_silence_rms if pcm else None
+        return AudioAppended(pcm, is_speech=is_speech)
+
+    async def _scored(self, pcm: bytes) -> tuple[SpeechScore, ...]:
+        if self._scorer is None:
+            self._scorer = await self._open_scorer()
+            self._scorer.skip(self._unscored_samples)
+        scorer = self._scorer
+        return await _off_loop_if(len(pcm) > LONG_SCORING_BYTES, lambda: scorer.score(pcm))
+
+
+async def _off_loop_if(is_long: bool, work: Callable[[], T]) -> T:
+    """Run `work` in a thread when it is long; whoever awaits it keeps the order."""
+    return await asyncio.to_thread(work) if is_long else work()

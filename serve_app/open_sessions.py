@@ -1,0 +1,45 @@
+"""The sessions that run in this process.
+
+Each runs as a task of its own: a proxy may cancel the handler of a socket at any moment, and the
+session must still give its stages back.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from serve_app.session_actor import SessionActor
+from session.stimuli import CloseRequested
+
+log = logging.getLogger(__name__)
+
+
+class OpenSessions:
+    """Starts sessions, knows those that are not over, and ends them with the process."""
+
+    def __init__(self) -> None:
+        self._running: dict[asyncio.Task[None], SessionActor] = {}
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def start(self, actor: SessionActor, when_over: Callable[[], None]) -> None:
+        """Run a session; call `when_over` after it has given its stages back."""
+        task = asyncio.get_running_loop().create_task(actor.run())
+        self._running[task] = actor
+        task.add_done_callback(lambda done: self._ended(done, when_over))
+
+    async def close_all(self, reason: str, *, within_s: float) -> None:
+        """Ask every session to close, and wait for their stages to be free."""
+        for actor in self._running.values():
+            actor.post(CloseRequested(reason))
+        if self._running:
+            _, late = await asyncio.wait(set(self._running), timeout=within_s)
+            if late:
+                log.warning("%d sessions had not given their stages back in time", len(late))
+
+    def _ended(self, task: asyncio.Task[None], when_over: Callable[[], None]) -> None:
+        del self._running[task]
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a session could not give its stages back", exc_info=task.exception())
+        when_over()

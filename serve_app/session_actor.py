@@ -1,0 +1,160 @@
+"""One session: its mailbox, the one consumer of it, and the tasks that its effects began.
+
+Rule 1: the consumer takes one letter at a time, in wire order; slow conversion holds the next one
+        back, slow stages do not.
+Rule 2: only the consumer calls `DuplexSession.handle`, and only it performs effects.
+Rule 3: whatever goes wrong here ends this session and no other, and gives its stages back.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from serve_app.clock import Clock
+from serve_app.effects import Shell, perform, release
+from serve_app.input_audio import InputAudio
+from serve_app.mailbox import Letter, Mailbox
+from serve_app.outbound import Outbound
+from serve_app.ports import StageDirectory
+from serve_app.speech_scorer import OpenScorer
+from serve_app.timings import GatewayTimings
+from session.config import SessionLimits
+from session.effects import CloseSocket, Effect, SubmitUnit
+from session.errors import LocalProtocolError, UnsupportedOption
+from session.events import ErrorRaised
+from session.fence import Fence
+from session.machine import DuplexSession
+from session.realtime.commands import AudioReceived, Command, EventAcked, ResumeRequested
+from session.stimuli import (
+    EventRefused,
+    InputCancelled,
+    InputCleared,
+    InputCommitted,
+    ReaderStalled,
+    Stimulus,
+)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What every session of a gateway shares."""
+
+    directory: StageDirectory
+    clock: Clock
+    limits: SessionLimits
+    open_scorer: OpenScorer
+    timings: GatewayTimings
+
+
+class SessionActor:
+    """Runs one session from its first event to the release of its stages."""
+
+    def __init__(self, session: DuplexSession, *, world: World, outbound: Outbound) -> None:
+        self._session = session
+        self._world = world
+        self._outbound = outbound
+        self._mailbox = Mailbox(world.limits.max_pending_input_bytes_per_session)
+        self._audio = InputAudio(world.open_scorer)
+        self._is_stall_told = False
+
+    @property
+    def fence(self) -> Fence:
+        """The session's present fence."""
+        return self._session.fence
+
+    def post(self, content: Command | Stimulus) -> None:
+        """Put what happened at the end of the mailbox."""
+        self._mailbox.post(content, at_s=self._world.clock.now())
+
+    async def run(self) -> None:
+        """Deal with the mailbox until the session is over and its stages are free."""
+        shell: Shell | None = None
+        try:
+            async with asyncio.TaskGroup() as group:
+                shell = self._shell(group)
+                await self._run_mailbox(shell)
+                shell.end()
+        except Exception:
+            log.exception("session %s broke: %s", self.fence.session_id, list(self._session.story))
+            await self._give_up(shell)
+
+    def _shell(self, group: asyncio.TaskGroup) -> Shell:
+        return Shell(
+            directory=self._world.directory,
+            clock=self._world.clock,
+            limits=self._world.limits,
+            outbound=self._outbound,
+            group=group,
+            post=self.post,
+            current_fence=lambda: self._session.fence,
+        )
+
+    async def _run_mailbox(self, shell: Shell) -> None:
+        while not self._session.is_over:
+            letter = await self._mailbox.take()
+            shell.now_s = letter.at_s
+            for stimulus in await self._stimuli(letter.content):
+                effects = self._session.handle(stimulus, now=self._world.clock.now())
+                for effect in effects:
+                    perform(effect, shell)
+                self._measure(letter, effects)
+            self._mailbox.settle(letter)
+            self._watch_reader()
+
+    async def _stimuli(self, content: Command | Stimulus) -> Sequence[Stimulus]:
+        """Say what `content` means to the kernel."""
+        match content:
+            case AudioReceived():
+                scores = self._session.wants_speech_scores
+                config = self._session.config
+                return [await self._audio.append(content, config, wants_scores=scores)]
+            case InputCommitted():
+                return [*await self._rest_of_item(), content]
+            case InputCleared() | InputCancelled():
+                self._audio.forget()
+                return [content]
+            case ResumeRequested() | EventAcked():
+                return [EventRefused(no_resume(), content.event_id)]
+            case _:
+                return [content]
+
+    async def _rest_of_item(self) -> list[Stimulus]:
+        rest = await self._audio.rest(
+            self._session.config, wants_scores=self._session.wants_speech_scores
+        )
+        return [] if rest is None else [rest]
+
+    def _measure(self, letter: Letter, effects: Sequence[Effect]) -> None:
+        if not isinstance(letter.content, AudioReceived):
+            return
+        taken_s = self._world.clock.now() - letter.at_s
+        self._world.timings.frame_to_handled.add(taken_s)
+        if any(isinstance(effect, SubmitUnit) for effect in effects):
+            self._world.timings.frame_to_append.add(taken_s)
+
+    def _watch_reader(self) -> None:
+        """Tell the kernel, once, that the client does not read."""
+        if self._outbound.is_over_bound and not self._is_stall_told:
+            self._is_stall_told = True
+            self.post(ReaderStalled())
+
+    async def _give_up(self, shell: Shell | None) -> None:
+        """Say that we broke, and free the stages without the kernel."""
+        broken = LocalProtocolError("the server made a mistake; this session can not go on")
+        now = self._world.clock.now()
+        self._outbound.put(ErrorRaised(broken), at_s=now)
+        self._outbound.put(CloseSocket(1011, "internal_error"), at_s=now)
+        if shell is not None and shell.stages is not None:
+            retry_s = self._world.limits.reaper_interval_s
+            await release(shell.stages, self.fence, self._world.clock, retry_s)
+
+
+def no_resume() -> UnsupportedOption:
+    """Return the error for clients that try to resume a session."""
+    return UnsupportedOption(
+        "this server can not resume a session; open a new one with session.update",
+        code="unsupported_session_resume",
+    )

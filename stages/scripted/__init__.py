@@ -1,0 +1,1 @@
+"""The scripted model: deterministic answers on a timetable, for tests and load. No weights."""

@@ -6,6 +6,7 @@ from typing import assert_never
 from session import on_commit, on_input, on_item, on_lifecycle, on_response, on_stage
 from session.config import SessionConfig, SessionLimits
 from session.effects import Effect
+from session.errors import InputBackpressure
 from session.events import SessionSnapshot
 from session.fence import Fence, FenceVerdict
 from session.ids import IdFactory
@@ -51,6 +52,8 @@ from session.stimuli import (
 )
 
 STORY_LENGTH = 256
+HELD_COMMAND_BYTES = 1024
+"""What a command without audio counts for while the session is opening."""
 
 ClientCommand = (
     SessionConfigured
@@ -89,6 +92,8 @@ class DuplexSession:
         self._state = SessionState(
             fence=fence, config=config, limits=limits, profile=profile, ids=ids
         )
+        self._held: deque[ClientCommand] = deque()
+        self._held_bytes = 0
         self.stale = 0
         """Stimuli that were dropped because their fence is over."""
         self.story: deque[tuple[float, str, Fence, int]] = deque(maxlen=STORY_LENGTH)
@@ -138,7 +143,7 @@ class DuplexSession:
             case CloseRequested() | SocketLost() | ReaderStalled() | StageLost() | StagesReleased():
                 return on_lifecycle.handle_ending(self._state, stimulus)
             case StagesOpened() | OpenFailed():
-                return self._from_stage(stimulus, now)
+                return self._from_stage(stimulus, now) + self._release_held(now)
             case StagesConfigured() | ConfigureFailed():
                 return self._from_stage(stimulus, now)
             case (
@@ -149,7 +154,7 @@ class DuplexSession:
                 return on_lifecycle.handle_notice(self._state, stimulus, now)
             case _:
                 # After the end there is silence; whatever was still on its way means nothing.
-                return self._from_client(stimulus, now) if self._state.accepts_input else []
+                return self._admit(stimulus, now)
 
     def _from_stage(
         self,
@@ -174,6 +179,30 @@ class DuplexSession:
                 return on_lifecycle.handle_settings(self._state, stimulus, now)
             case _:
                 return on_stage.handle(self._state, stimulus, now)
+
+    def _admit(self, command: ClientCommand, now: float) -> list[Effect]:
+        """Take a command now, keep it until the session is open, or drop it after the end."""
+        if self._state.life is Life.OPENING:
+            self._hold(command)
+            return []
+        return self._from_client(command, now) if self._state.accepts_input else []
+
+    def _hold(self, command: ClientCommand) -> None:
+        size = len(command.pcm) if isinstance(command, AudioAppended) else HELD_COMMAND_BYTES
+        limit = self._state.limits.max_pending_input_bytes_per_session
+        if self._held_bytes + size > limit:
+            error = InputBackpressure("the session is still opening; send slower")
+            self._held.append(EventRefused(error, command.event_id))
+            return
+        self._held_bytes += size
+        self._held.append(command)
+
+    def _release_held(self, now: float) -> list[Effect]:
+        """session.created precedes the answer to anything that the client said before it."""
+        effects: list[Effect] = []
+        while self._held:
+            effects += self._admit(self._held.popleft(), now)
+        return effects
 
     def _from_client(self, command: ClientCommand, now: float) -> list[Effect]:
         match command:

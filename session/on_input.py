@@ -46,7 +46,7 @@ def handle(state: SessionState, stimulus: InputStimulus, now: float) -> list[Eff
 def close_open_speech(state: SessionState) -> list[Effect]:
     """End an open speech_started with its speech_stopped: they are always paired."""
     offset = state.detector.end_now() if state.detector is not None else None
-    return [] if offset is None else _speech_stopped(state, offset)
+    return [] if offset is None else _tell(state, offset)
 
 
 def _append(state: SessionState, append: AudioAppended, now: float) -> list[Effect]:
@@ -58,25 +58,35 @@ def _append(state: SessionState, append: AudioAppended, now: float) -> list[Effe
         error = InputBackpressure(f"{limit} bytes of input are already waiting; send slower")
         return [Emit(ErrorRaised(error, append.event_id))]
     edges = _edges(state, append)
-    onset = next((edge for edge in edges if isinstance(edge, Onset)), None)
+    had_onset = any(isinstance(edge, Onset) for edge in edges)
     append = replace(append, is_speech=_is_speech(state, append, bool(edges)))
     state.append.last_input_at_s = now
+    ended: ItemId | None = None
     effects: list[Effect] = []
-    if onset is not None:
-        effects += _speech_started(state, onset)
-    ruling = _overlap(state, append, onset is not None, now)
-    if ruling is not None:
-        effects.append(_overlap_event(state, append, ruling))
-    if ruling is not None and ruling.action is OverlapAction.DROP:
-        state.input.refuse(len(append.pcm), ruling.reason)
-    else:
-        if ruling is not None and ruling.action is OverlapAction.BARGE_IN:
-            effects += interrupt(state, _interrupt_reason(ruling))
-        _keep(state, append)
-    offset = next((edge for edge in edges if isinstance(edge, Offset)), None)
-    if offset is not None:
-        effects += _speech_ended(state, offset)
+    for edge in edges:
+        ended = state.speech_item_id if isinstance(edge, Offset) else None
+        effects += _tell(state, edge)
+    effects += _rule_and_keep(state, append, had_onset, now)
+    if ended is not None:
+        effects += _utterance_ended(state, ended)
     return effects + pump(state, now)
+
+
+def _rule_and_keep(
+    state: SessionState, append: AudioAppended, had_onset: bool, now: float
+) -> list[Effect]:
+    ruling = _overlap(state, append, had_onset, now)
+    if ruling is None:
+        _keep(state, append)
+        return []
+    effects = [_overlap_event(state, append, ruling)]
+    if ruling.action is OverlapAction.DROP:
+        state.input.refuse(len(append.pcm), ruling.reason)
+        return effects
+    if ruling.action is OverlapAction.BARGE_IN:
+        effects += interrupt(state, _interrupt_reason(ruling))
+    _keep(state, append)
+    return effects
 
 
 def _edges(state: SessionState, append: AudioAppended) -> list[Onset | Offset]:
@@ -152,34 +162,29 @@ def _duration_ms(append: AudioAppended) -> int:
     return samples_to_ms(len(append.pcm) // SAMPLE_BYTES, INPUT_RATE_HZ)
 
 
-def _speech_started(state: SessionState, onset: Onset) -> list[Effect]:
-    item_id = ItemId(state.ids.new("item"))
-    state.speech_item_id = item_id
-    state.input.open_item.item_id = item_id
-    state.turn = move_turn(state.turn, TurnTrigger.USER_STARTED)
-    return [Emit(UserSpeechStarted(onset.audio_start_ms, item_id))]
-
-
-def _speech_stopped(state: SessionState, offset: Offset) -> list[Effect]:
-    item_id, state.speech_item_id = state.speech_item_id, None
-    if item_id is None:
-        return []
+def _tell(state: SessionState, edge: Onset | Offset) -> list[Effect]:
+    """Tell the client about an edge of speech."""
+    if isinstance(edge, Onset):
+        item_id = ItemId(state.ids.new("item"))
+        state.speech_item_id = item_id
+        state.input.open_item.item_id = item_id
+        state.turn = move_turn(state.turn, TurnTrigger.USER_STARTED)
+        return [Emit(UserSpeechStarted(edge.audio_start_ms, item_id))]
+    spoken, state.speech_item_id = state.speech_item_id, None
     state.turn = move_turn(state.turn, TurnTrigger.USER_STOPPED)
-    return [Emit(UserSpeechStopped(offset.audio_end_ms, item_id))]
+    return [] if spoken is None else [Emit(UserSpeechStopped(edge.audio_end_ms, spoken))]
 
 
-def _speech_ended(state: SessionState, offset: Offset) -> list[Effect]:
-    item_id = state.speech_item_id
-    effects = _speech_stopped(state, offset)
-    detection = state.config.turn_detection
-    if item_id is None or detection is None:
-        return effects
+def _utterance_ended(state: SessionState, item_id: ItemId) -> list[Effect]:
+    """Do what the session's mode does at the end of an utterance."""
     if state.config.auto_response:
         # The model hears the stream itself; it only shall not wait for the unit to fill up.
         _expect_words(state, item_id)
         state.flush_wanted = state.profile.accepts_short_units
-        return effects
-    return effects + commit_by_detector(state, item_id, creates_response=detection.create_response)
+        return []
+    detection = state.config.turn_detection
+    creates = detection is not None and detection.create_response
+    return commit_by_detector(state, item_id, creates_response=creates)
 
 
 def _expect_words(state: SessionState, item_id: ItemId) -> None:

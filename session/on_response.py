@@ -84,9 +84,9 @@ def _clear_output(
 ) -> list[Effect]:
     active = state.response.active
     if active is not None and response_id in (None, active.response_id):
-        cleared = Emit(OutputBufferCleared(active.response_id))
+        cleared = [Emit(OutputBufferCleared(active.response_id))] if active.is_visible else []
         effects = interrupt(state, "output_audio_buffer_clear")
-        return [cleared, *effects, *pump(state, now)]
+        return [*cleared, *effects, *pump(state, now)]
     target = response_id or state.response.last_id
     if target is None or not state.playback.knows(target):
         return [_not_active(response_id, event_id)]

@@ -1,0 +1,209 @@
+"""The settings behind `args:` of a deploy file: one tree, validated before anything starts.
+
+Rule 1: a field that is not known is an error, and so is a value of the wrong type.
+Rule 2: everything wrong is reported at once, each fault with the path of its field.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from session.config import SessionLimits
+from stages.contract import Plugin
+from stages.plugin_check import check_plugin
+from stages.plugins import BUILT_IN, load_plugin
+
+API_KEYS_VARIABLE: Final = "DUPLEX_API_KEYS"
+"""Environment variable with API keys, separated by commas."""
+CHECKPOINT_VARIABLE: Final = "DUPLEX_CHECKPOINT"
+"""Environment variable with the folder of a checkpoint, which `model: auto` then runs."""
+CHECKPOINT_MODEL: Final = "minicpmo"
+DEFAULT_MODEL: Final = "embedded"
+
+
+class Fault(NamedTuple):
+    """One thing that is wrong in a deploy file."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+class SettingsError(ValueError):
+    """The settings are wrong; has every fault."""
+
+    def __init__(self, faults: list[Fault]) -> None:
+        super().__init__("\n".join(str(fault) for fault in faults))
+        self.faults = faults
+
+
+class _Settings(BaseModel):
+    """What all parts of the tree have in common."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def _limit_fields() -> dict[str, Any]:
+    """Return the fields of SessionLimits as pydantic wants them; every limit is positive."""
+    hints = get_type_hints(SessionLimits)
+    return {
+        limit.name: (Annotated[hints[limit.name], Field(gt=0)], limit.default)
+        for limit in dataclasses.fields(SessionLimits)
+    }
+
+
+if TYPE_CHECKING:
+
+    class LimitArgs(_Settings):
+        """Bounds of sessions (`session.config.SessionLimits`)."""
+else:
+    # Made from SessionLimits, so that names, types and defaults stand in one place.
+    LimitArgs = create_model("LimitArgs", __base__=_Settings, **_limit_fields())
+
+
+class AuthArgs(_Settings):
+    """Who may come in."""
+
+    api_keys_file: Path | None = Field(default=None, strict=False)
+    """File with one API key a line; read again when it changes."""
+
+
+class GatewayArgs(_Settings):
+    """The deployment that holds the clients' sockets."""
+
+    num_cpus: float = Field(default=0.2, ge=0)
+    allowed_origins: tuple[str, ...] = Field(default=(), strict=False)
+    """Origins of web pages that may connect, besides the service's own."""
+    debug: bool = False
+    """Offer /debug/timings."""
+
+
+class StageArgs(_Settings):
+    """What the engine of one replica of a stage is given."""
+
+    num_cpus: float = Field(default=0.5, ge=0)
+    num_gpus: float = Field(default=0.0, ge=0)
+    resources: dict[str, float] = Field(default_factory=dict)
+    """Custom Ray resources, such as an accelerator's type."""
+
+
+class AppArgs(_Settings):
+    """The whole tree."""
+
+    model: str = "auto"
+    """`auto`, a model's name, or `package.module:ATTRIBUTE` of a plugin."""
+    model_settings: dict[str, Any] = Field(default_factory=dict)
+    """Settings of that model; it validates them itself."""
+    limits: LimitArgs = Field(default_factory=LimitArgs)
+    auth: AuthArgs = Field(default_factory=AuthArgs)
+    gateway: GatewayArgs = Field(default_factory=GatewayArgs)
+    stage0: StageArgs = Field(default_factory=StageArgs)
+    stage1: StageArgs = Field(default_factory=StageArgs)
+
+    def session_limits(self) -> SessionLimits:
+        """Return the limits as the session kernel knows them."""
+        return SessionLimits(**self.limits.model_dump())
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    """What one gateway replica goes by."""
+
+    limits: SessionLimits
+    api_keys: tuple[str, ...] = field(default=(), repr=False)
+    api_keys_file: Path | None = None
+    allow_unauthenticated: bool = False
+    """True only where the service listens on this machine alone."""
+    allowed_origins: tuple[str, ...] = ()
+    debug: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedModel:
+    """The model to deploy: its plugin, the name that finds it again elsewhere, and its settings."""
+
+    name: str
+    plugin: Plugin
+    settings: dict[str, Any]
+
+
+def read_args(args: Mapping[str, Any]) -> AppArgs:
+    """Return the validated tree; raises SettingsError."""
+    try:
+        return AppArgs.model_validate(dict(args))
+    except ValidationError as error:
+        raise SettingsError(faults_of(error)) from None
+
+
+def faults_of(error: ValidationError, at: str = "") -> list[Fault]:
+    """Return pydantic's findings, with `at` in front of their paths."""
+    return [
+        Fault(".".join([*filter(None, [at]), *map(str, one["loc"])]), _plain(one))
+        for one in error.errors()
+    ]
+
+
+def select_model(args: AppArgs, environ: Mapping[str, str]) -> SelectedModel:
+    """Find the model, and validate its plugin and settings; raises SettingsError."""
+    settings = dict(args.model_settings)
+    name = args.model
+    if name == "auto":
+        name = _automatic_model(settings, environ)
+    try:
+        plugin = load_plugin(name)
+    except (ValueError, ImportError, AttributeError) as error:
+        raise SettingsError([Fault("model", str(error))]) from error
+    try:
+        check_plugin(plugin, settings)
+    except ValueError as error:
+        raise SettingsError([Fault("model_settings", str(error))]) from error
+    return SelectedModel(name, plugin, settings)
+
+
+def gateway_settings(args: AppArgs) -> GatewaySettings:
+    """Return what the gateway needs; a replica adds the keys and who may come in without one."""
+    return GatewaySettings(
+        limits=args.session_limits(),
+        api_keys_file=args.auth.api_keys_file,
+        allowed_origins=args.gateway.allowed_origins,
+        debug=args.gateway.debug,
+    )
+
+
+def keys_in(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the API keys of the environment."""
+    listed = environ.get(API_KEYS_VARIABLE, "").split(",")
+    return tuple(key.strip() for key in listed if key.strip())
+
+
+def _automatic_model(settings: Mapping[str, Any], environ: Mapping[str, str]) -> str:
+    """Return the model for a checkpoint where one is configured, otherwise the default."""
+    checkpoint = settings.get("checkpoint") or environ.get(CHECKPOINT_VARIABLE)
+    if not checkpoint:
+        return DEFAULT_MODEL
+    if CHECKPOINT_MODEL in BUILT_IN:
+        return CHECKPOINT_MODEL
+    raise SettingsError(
+        [
+            Fault(
+                "model",
+                f"a checkpoint is configured ({checkpoint}), but this release has no model "
+                f"{CHECKPOINT_MODEL!r} to run it; unset {CHECKPOINT_VARIABLE} and "
+                f"model_settings.checkpoint, or name one of: {', '.join(sorted(BUILT_IN))}",
+            )
+        ]
+    )
+
+
+def _plain(one: Any) -> str:
+    """Say a finding in words of a deploy file."""
+    if one["type"] == "extra_forbidden":
+        return "is not a known field"
+    message = str(one["msg"])
+    return message[:1].lower() + message[1:]

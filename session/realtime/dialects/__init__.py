@@ -1,0 +1,1 @@
+"""Projections of the kernel's events to a wire: names, shapes, and which events are shown."""

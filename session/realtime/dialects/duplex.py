@@ -1,0 +1,327 @@
+"""The duplex wire: `/v1/realtime?duplex=1`.
+
+Rule 1: an answer's events come in one order: created, item, part, speak, deltas, done events from
+        the inside out, response.done, rate_limits.updated.
+Rule 2: what closes was open. `audio.done` needs a delta, `audio_transcript.done` needs text.
+Rule 3: `audio_transcript.done` is the transcript deltas that this projector has sent, joined. The
+        item says what was heard, which is less for an answer that was cut short.
+"""
+
+import base64
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Final, assert_never
+
+from session import events as kernel
+from session.config import AudioEncoding, AudioFormat
+from session.ids import IdFactory, ResponseId
+from session.realtime import server_events as wire
+from session.realtime.capabilities import Capabilities
+from session.realtime.dialects import duplex_facts, shapes
+from session.realtime.facts import ServerFacts
+from session.realtime.server_objects import (
+    AudioPart,
+    CreatedEcho,
+    CreatedMetadata,
+    CreatedResponse,
+    DeltaMetadata,
+    DoneMetadata,
+    DoneResponse,
+    SpeakMetadata,
+    StatusDetails,
+    TextPart,
+)
+from session.unit import OUTPUT_RATE_HZ, SAMPLE_BYTES, samples_to_ms
+
+MAX_DELTA_BYTES: Final = 240_000
+"""Audio in one delta; as base64 and with its metadata it stays well under 512 KiB."""
+
+Encode = Callable[[bytes, AudioFormat], bytes]
+
+
+@dataclass(slots=True)
+class _Answer:
+    """What has been sent of one answer."""
+
+    is_text: bool
+    texts: list[str] = field(default_factory=list)
+    has_output: bool = False
+    has_spoken: bool = False
+
+
+class DuplexProjector:
+    """Turns one attachment's events into JSON texts, at the moment they are sent."""
+
+    def __init__(self, *, facts: ServerFacts, ids: IdFactory, encode: Encode) -> None:
+        self._capabilities = facts.capabilities()
+        self._ids = ids
+        self._encode = encode
+        self._answers: dict[ResponseId, _Answer] = {}
+
+    def project(self, event: kernel.Event) -> list[str]:
+        """Return the event's JSON texts in wire order."""
+        return [sent.to_text(self._ids.new("event")) for sent in self._wire_events(event)]
+
+    def _wire_events(self, event: kernel.Event) -> list[wire.ServerEvent]:
+        match event:
+            case kernel.ResponseStarted():
+                answer = _Answer(is_text="audio" not in event.output_modalities)
+                self._answers[event.response_id] = answer
+                return _started(event, answer)
+            case kernel.SpeakDecided():
+                return _speak(event, self._answer(event.response_id, is_text=False))
+            case kernel.SpeechDelta():
+                return self._delta(event)
+            case kernel.ResponseFinished():
+                is_text = "audio" not in event.output_modalities
+                answer = self._answer(event.response_id, is_text=is_text)
+                del self._answers[event.response_id]
+                return _finished(event, answer)
+            case _:
+                return _facts(event, self._capabilities)
+
+    def _answer(self, response_id: ResponseId, *, is_text: bool) -> _Answer:
+        """Return what is known of an answer; one that began on another socket starts here."""
+        return self._answers.setdefault(response_id, _Answer(is_text))
+
+    def _delta(self, event: kernel.SpeechDelta) -> list[wire.ServerEvent]:
+        answer = self._answer(event.response_id, is_text=event.is_text_only)
+        if answer.is_text:
+            return _text_delta(event, answer)
+        pieces = _pieces(event, self._encode)
+        if not pieces and not event.transcript:
+            return []
+        answer.has_output = True
+        answer.texts.append(event.transcript)
+        if not pieces:
+            metadata = _delta_metadata(event, event.audio_ms, is_last=True)
+            return [_transcript_delta(event, event.transcript, metadata)]
+        return list(chain.from_iterable(_pairs(event, pieces)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Encoded audio small enough for one frame, and where in the answer it ends."""
+
+    audio: bytes
+    end_ms: int
+
+
+def _facts(event: duplex_facts.Fact, capabilities: Capabilities) -> list[wire.ServerEvent]:
+    match event:
+        case (
+            kernel.SessionCreated()
+            | kernel.SessionUpdated()
+            | kernel.SessionClosed()
+            | kernel.SessionExpired()
+            | kernel.HeartbeatAnswered()
+            | kernel.TurnMoved()
+            | kernel.ErrorRaised()
+        ):
+            return duplex_facts.session_events(event, capabilities)
+        case (
+            kernel.UserSpeechStarted()
+            | kernel.UserSpeechStopped()
+            | kernel.InputItemCommitted()
+            | kernel.InputBufferCleared()
+            | kernel.InputTranscribed()
+        ):
+            return duplex_facts.input_events(event)
+        case (
+            kernel.ItemAdded()
+            | kernel.ItemDone()
+            | kernel.ItemShown()
+            | kernel.ItemRemoved()
+            | kernel.ItemCut()
+        ):
+            return duplex_facts.item_events(event)
+        case (
+            kernel.ListenDecided()
+            | kernel.OutputBufferCleared()
+            | kernel.PlaybackAdvanced()
+            | kernel.OverlapDecided()
+        ):
+            return duplex_facts.output_events(event)
+        case _:
+            assert_never(event)
+
+
+# --- the life of an answer ------------------------------------------------------------------
+
+
+def _started(event: kernel.ResponseStarted, answer: _Answer) -> list[wire.ServerEvent]:
+    item = shapes.empty_item_object(event.item_id)
+    echo = CreatedEcho(response_id=event.response_id, epoch=event.fence.epoch)
+    metadata = {**dict(event.metadata), "duplex_event": echo}
+    created = wire.ResponseCreated(
+        response_id=event.response_id,
+        response=CreatedResponse(
+            id=event.response_id,
+            modalities=event.output_modalities,
+            metadata=CreatedMetadata.model_validate(metadata),
+        ),
+    )
+    # An answer outside the conversation has an item, but no place among the others.
+    joined = [] if event.is_out_of_band else duplex_facts.item_joined(item, event.previous_item_id)
+    return [
+        created,
+        *joined,
+        wire.OutputItemAdded(response_id=event.response_id, item=item),
+        wire.ContentPartAdded(
+            response_id=event.response_id, item_id=event.item_id, part=_part(answer, "")
+        ),
+    ]
+
+
+def _speak(event: kernel.SpeakDecided, answer: _Answer) -> list[wire.ServerEvent]:
+    if answer.has_spoken:
+        return []
+    answer.has_spoken = True
+    return [
+        wire.ResponseSpeak(
+            response_id=event.response_id,
+            item_id=event.item_id,
+            metadata=SpeakMetadata(session_id=event.fence.session_id, epoch=event.fence.epoch),
+        )
+    ]
+
+
+def _text_delta(event: kernel.SpeechDelta, answer: _Answer) -> list[wire.ServerEvent]:
+    if not event.transcript:
+        return []
+    answer.has_output = True
+    answer.texts.append(event.transcript)
+    return [
+        wire.TextDelta(
+            response_id=event.response_id,
+            item_id=event.item_id,
+            delta=event.transcript,
+            metadata=_delta_metadata(event, event.audio_ms, is_last=True),
+        )
+    ]
+
+
+def _pairs(
+    event: kernel.SpeechDelta, pieces: list[_Piece]
+) -> Iterator[tuple[wire.AudioDelta, wire.AudioTranscriptDelta]]:
+    """Yield an audio delta and its transcript delta for each piece; the first has the text."""
+    for index, piece in enumerate(pieces):
+        audio = wire.AudioDelta(
+            response_id=event.response_id,
+            item_id=event.item_id,
+            delta=base64.b64encode(piece.audio).decode("ascii"),
+            format=event.output_format.encoding.value,
+            sample_rate_hz=event.output_format.rate_hz,
+            metadata=_delta_metadata(event, piece.end_ms, is_last=piece is pieces[-1]),
+        )
+        yield audio, _transcript_delta(event, event.transcript if index == 0 else "", None)
+
+
+def _transcript_delta(
+    event: kernel.SpeechDelta, text: str, metadata: DeltaMetadata | None
+) -> wire.AudioTranscriptDelta:
+    return wire.AudioTranscriptDelta(
+        response_id=event.response_id, item_id=event.item_id, delta=text, metadata=metadata
+    )
+
+
+def _delta_metadata(event: kernel.SpeechDelta, end_ms: int, *, is_last: bool) -> DeltaMetadata:
+    return DeltaMetadata(
+        session_id=event.fence.session_id,
+        epoch=event.fence.epoch,
+        end_of_turn=event.is_turn_end and is_last,
+        audio_duration_ms=end_ms,
+        audio_text_marks=shapes.mark_objects(event.marks) if is_last else (),
+        playback=shapes.playback_object(event.playback),
+        vllm_omni=shapes.vendor_metadata(event.metrics) if is_last else None,
+    )
+
+
+def _finished(event: kernel.ResponseFinished, answer: _Answer) -> list[wire.ServerEvent]:
+    item = shapes.item_object(event.item)
+    done: list[wire.ServerEvent] = [
+        *_streams_done(event, answer),
+        wire.ContentPartDone(
+            response_id=event.response_id,
+            item_id=event.item.item_id,
+            part=_part(answer, shapes.fitted("".join(answer.texts))),
+        ),
+        wire.OutputItemDone(response_id=event.response_id, item=item),
+    ]
+    if not event.is_out_of_band:
+        done.append(wire.ItemDone(previous_item_id=event.previous_item_id, item=item))
+    response = DoneResponse(
+        id=event.response_id,
+        status=event.status,
+        status_details=StatusDetails(type=event.status, reason=event.reason),
+        output=(item,),
+        modalities=event.output_modalities,
+        metadata=_done_metadata(event),
+    )
+    return [
+        *done,
+        wire.ResponseDone(response_id=event.response_id, response=response),
+        wire.RateLimitsUpdated(),
+    ]
+
+
+def _streams_done(event: kernel.ResponseFinished, answer: _Answer) -> Iterator[wire.ServerEvent]:
+    if not answer.has_output:
+        return
+    response_id, item_id = event.response_id, event.item.item_id
+    text = "".join(answer.texts)
+    if answer.is_text:
+        yield wire.TextDone(response_id=response_id, item_id=item_id, text=text)
+        return
+    yield wire.AudioDone(response_id=response_id, item_id=item_id)
+    if text:
+        yield wire.AudioTranscriptDone(response_id=response_id, item_id=item_id, transcript=text)
+
+
+def _done_metadata(event: kernel.ResponseFinished) -> DoneMetadata:
+    own: dict[str, object] = {
+        "cancelled_epoch": event.fence.epoch if event.status == "cancelled" else None,
+        "epoch": event.current.epoch,
+        "committed_ms": event.playback.committed_ms,
+        "committed": event.is_committed,
+        "playback": shapes.playback_object(event.playback),
+        "vllm_omni": shapes.vendor_metadata(event.metrics),
+    }
+    return DoneMetadata.model_validate({**dict(event.metadata), **own})
+
+
+def _part(answer: _Answer, text: str) -> AudioPart | TextPart:
+    return TextPart(text=text) if answer.is_text else AudioPart(transcript=text)
+
+
+# --- audio ----------------------------------------------------------------------------------
+
+
+def _pieces(event: kernel.SpeechDelta, encode: Encode) -> list[_Piece]:
+    """Encode a chunk and cut it to the size of a frame."""
+    chunk_ms = samples_to_ms(len(event.pcm) // SAMPLE_BYTES, OUTPUT_RATE_HZ)
+    parts = _encoded(event, encode)
+    total = sum(map(len, parts))
+    pieces: list[_Piece] = []
+    sent = 0
+    for part in parts:
+        sent += len(part)
+        pieces.append(_Piece(part, event.audio_ms - chunk_ms * (total - sent) // total))
+    return pieces
+
+
+def _encoded(event: kernel.SpeechDelta, encode: Encode) -> list[bytes]:
+    if event.output_format.encoding is AudioEncoding.WAV:
+        # Each delta is a file of its own, so the samples are cut, not the file.
+        return [encode(pcm, event.output_format) for pcm in _cut(event.pcm)]
+    # Once for the whole chunk: at the end of a turn the encoder gives away what it held back, so
+    # it is asked then even if this chunk brings nothing.
+    if not event.pcm and not event.is_turn_end:
+        return []
+    return list(_cut(encode(event.pcm, event.output_format)))
+
+
+def _cut(audio: bytes) -> Iterator[bytes]:
+    for start in range(0, len(audio), MAX_DELTA_BYTES):
+        yield audio[start : start + MAX_DELTA_BYTES]

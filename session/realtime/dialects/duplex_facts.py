@@ -1,0 +1,199 @@
+"""The events of the duplex wire that say one thing at once; those of an answer are in `duplex`."""
+
+from typing import Literal, assert_never
+
+from session import events as kernel
+from session.realtime import server_events as wire
+from session.realtime.capabilities import Capabilities
+from session.realtime.dialects import shapes
+from session.realtime.server_objects import (
+    AcknowledgedFact,
+    CommittedFact,
+    DurationUsage,
+    ItemObject,
+    ListeningResponse,
+    ListenMetadata,
+    OverlapMetadata,
+)
+
+SessionEvent = (
+    kernel.SessionCreated
+    | kernel.SessionUpdated
+    | kernel.SessionClosed
+    | kernel.SessionExpired
+    | kernel.HeartbeatAnswered
+    | kernel.TurnMoved
+    | kernel.ErrorRaised
+)
+InputEvent = (
+    kernel.UserSpeechStarted
+    | kernel.UserSpeechStopped
+    | kernel.InputItemCommitted
+    | kernel.InputBufferCleared
+    | kernel.InputTranscribed
+)
+ItemEvent = (
+    kernel.ItemAdded | kernel.ItemDone | kernel.ItemShown | kernel.ItemRemoved | kernel.ItemCut
+)
+OutputEvent = (
+    kernel.ListenDecided
+    | kernel.OutputBufferCleared
+    | kernel.PlaybackAdvanced
+    | kernel.OverlapDecided
+)
+Fact = SessionEvent | InputEvent | ItemEvent | OutputEvent
+
+
+def session_events(event: SessionEvent, capabilities: Capabilities) -> list[wire.ServerEvent]:
+    """Project what happened to the session."""
+    match event:
+        case kernel.SessionCreated(session):
+            return [wire.SessionCreated(session=shapes.session_object(session, capabilities))]
+        case kernel.SessionUpdated(session):
+            return [wire.SessionUpdated(session=shapes.session_object(session, capabilities))]
+        case kernel.SessionClosed(fence, reason):
+            return [wire.SessionClosed(session_id=fence.session_id, reason=reason)]
+        case kernel.SessionExpired(fence, reason):
+            return [wire.SessionExpired(session_id=fence.session_id, reason=reason)]
+        case kernel.HeartbeatAnswered(fence):
+            return [wire.SessionHeartbeatAck(session_id=fence.session_id)]
+        case kernel.TurnMoved(fence, signal, turn_state):
+            return [
+                wire.TurnEvent(
+                    session_id=fence.session_id,
+                    event=signal,
+                    turn_state=turn_state,
+                    epoch=fence.epoch,
+                )
+            ]
+        case kernel.ErrorRaised(error, event_id):
+            return [wire.ErrorEvent(error=shapes.error_object(error, event_id))]
+        case _:
+            assert_never(event)
+
+
+def input_events(event: InputEvent) -> list[wire.ServerEvent]:
+    """Project what happened to the input buffer."""
+    match event:
+        case kernel.UserSpeechStarted(audio_start_ms, item_id):
+            return [wire.SpeechStarted(audio_start_ms=audio_start_ms, item_id=item_id)]
+        case kernel.UserSpeechStopped(audio_end_ms, item_id):
+            return [wire.SpeechStopped(audio_end_ms=audio_end_ms, item_id=item_id)]
+        case kernel.InputItemCommitted():
+            return [
+                wire.InputCommitted(
+                    previous_item_id=event.previous_item_id,
+                    item_id=event.item_id,
+                    event=_committed(event),
+                )
+            ]
+        case kernel.InputBufferCleared():
+            return [wire.InputCleared()]
+        case kernel.InputTranscribed(item_id, transcript, audio_ms):
+            return [
+                wire.TranscriptionCompleted(
+                    item_id=item_id,
+                    transcript=shapes.fitted(transcript),
+                    usage=DurationUsage(seconds=audio_ms / 1000),
+                )
+            ]
+        case _:
+            assert_never(event)
+
+
+def item_events(event: ItemEvent) -> list[wire.ServerEvent]:
+    """Project what happened to an item that is not an answer's."""
+    match event:
+        case kernel.ItemAdded(item, previous):
+            return item_joined(shapes.item_object(item), previous)
+        case kernel.ItemDone(item, previous):
+            return [wire.ItemDone(previous_item_id=previous, item=shapes.item_object(item))]
+        case kernel.ItemShown(item):
+            return [wire.ItemRetrieved(item=shapes.item_object(item))]
+        case kernel.ItemRemoved(item_id):
+            return [wire.ItemDeleted(item_id=item_id)]
+        case kernel.ItemCut(item_id, content_index, audio_end_ms):
+            return [
+                wire.ItemTruncated(
+                    item_id=item_id, content_index=content_index, audio_end_ms=audio_end_ms
+                )
+            ]
+        case _:
+            assert_never(event)
+
+
+def item_joined(item: ItemObject, previous: str | None) -> list[wire.ServerEvent]:
+    """Return both events, by the new name and the old, that an item joined the conversation."""
+    return [
+        wire.ItemAdded(previous_item_id=previous, item=item),
+        wire.ItemCreated(previous_item_id=previous, item=item),
+    ]
+
+
+def output_events(event: OutputEvent) -> list[wire.ServerEvent]:
+    """Project decisions, and what became of output."""
+    match event:
+        case kernel.ListenDecided():
+            return [_listen(event)]
+        case kernel.OutputBufferCleared(response_id):
+            return [wire.OutputBufferCleared(response_id=response_id)]
+        case kernel.PlaybackAdvanced():
+            return [wire.PlaybackAcknowledged(event=_acknowledged(event))]
+        case kernel.OverlapDecided(fence):
+            return [
+                wire.OverlapDecision(
+                    session_id=fence.session_id,
+                    epoch=fence.epoch,
+                    policy=event.policy,
+                    action=event.action,
+                    reason=event.reason,
+                    metadata=OverlapMetadata(
+                        duration_ms=event.duration_ms, overlap_speech_ms=event.overlap_speech_ms
+                    ),
+                )
+            ]
+        case _:
+            assert_never(event)
+
+
+def _listen(event: kernel.ListenDecided) -> wire.ResponseListen:
+    return wire.ResponseListen(
+        session_id=event.fence.session_id,
+        epoch=event.fence.epoch,
+        response_id=event.response_id,
+        response=ListeningResponse(
+            id=event.response_id,
+            metadata=ListenMetadata(reason=event.reason, model_listen=event.is_model_listen),
+        ),
+    )
+
+
+def _committed(event: kernel.InputItemCommitted) -> CommittedFact:
+    is_deferred: Literal[True] | None = True if event.is_deferred else None
+    return CommittedFact(
+        session_id=event.fence.session_id,
+        turn_id=event.fence.turn,
+        epoch=event.fence.epoch,
+        history_len=event.history_len,
+        realtime_item_id=event.item_id,
+        overlap_deferred=is_deferred,
+        response_create_deferred=is_deferred,
+        empty=True if event.is_empty else None,
+        is_speech=None if event.is_speech else False,
+        no_response=True if event.expects_no_response else None,
+        overlap_ack=True if event.is_overlap_ack else None,
+    )
+
+
+def _acknowledged(event: kernel.PlaybackAdvanced) -> AcknowledgedFact:
+    return AcknowledgedFact(
+        session_id=event.fence.session_id,
+        epoch=event.fence.epoch,
+        response_id=event.response_id,
+        item_id=event.item_id,
+        played_ms=event.playback.played_ms,
+        committed_ms=event.playback.committed_ms,
+        truncate=event.is_truncated,
+        playback=shapes.playback_object(event.playback),
+        history_committed=event.is_history_committed,
+    )

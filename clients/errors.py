@@ -1,0 +1,75 @@
+"""The errors a user of the client can meet, as one tree.
+
+DuplexClientError
+|- DuplexUnreachable    no connection could be made
+|- DuplexRefused        the server answered, and said no before the session was open
+|- RequestRefused       the server refused one request; the session lives
+|- AnswerTimedOut       the server did not answer in time
+|- DuplexDisconnected   the connection ended before the session did
+|- SessionOver          the session has ended properly; there is nothing more to come
+|- BadServerEvent       the server sent something that is not an event
+|- EventBacklogFull     the program stopped taking events and the bound was reached
+'- EventsNotKept        the program asked for events that it had let pass
+"""
+
+
+class DuplexClientError(Exception):
+    """Base of every error of this package."""
+
+
+class DuplexUnreachable(DuplexClientError):
+    """No connection could be made; trying later may succeed."""
+
+
+class DuplexRefused(DuplexClientError):
+    """The server refused the session before it was open."""
+
+    def __init__(self, code: str, message: str, *, retryable: bool) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+        self.retryable = retryable
+
+
+class RequestRefused(DuplexClientError):
+    """The server answered one request with an error; the session lives."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+
+
+class AnswerTimedOut(DuplexClientError):
+    """The server did not answer a request in time."""
+
+
+class DuplexDisconnected(DuplexClientError):
+    """The connection ended without `session.closed` or `session.expired`."""
+
+    def __init__(self, close_code: int, reason: str) -> None:
+        super().__init__(
+            f"disconnected with close code {close_code}: {reason or 'no reason given'}"
+        )
+        self.close_code = close_code
+        self.reason = reason
+
+
+class SessionOver(DuplexClientError):
+    """The session has ended, by `session.closed` or `session.expired`."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the session is over: {reason}")
+        self.reason = reason
+
+
+class BadServerEvent(DuplexClientError):
+    """The server sent a frame that is not a JSON object with a `type`."""
+
+
+class EventBacklogFull(DuplexClientError):
+    """The program began to iterate the client's events and then stopped taking them."""
+
+
+class EventsNotKept(DuplexClientError):
+    """Iteration began so late that earlier events had been let go."""

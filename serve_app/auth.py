@@ -3,7 +3,8 @@
 Rule 1: a key is compared with every known key in constant time.
 Rule 2: keys in a file may change while the service runs; a file that can not be read changes
         nothing.
-Rule 3: without any key nobody comes in, unless the deploy file says `allow_unauthenticated`.
+Rule 3: without any key nobody comes in, unless only this machine can reach the service
+        (`allow_unauthenticated`).
 """
 
 import hmac
@@ -98,9 +99,9 @@ class Doorkeeper:
             return None
         return Refusal(
             403,
-            "This service has no API keys and lets nobody in. Set DUPLEX_API_KEYS or "
-            "auth.api_keys_file in the deploy file, or, where only trusted people can reach it, "
-            "gateway.allow_unauthenticated.",
+            "This service has no API keys and can be reached from other machines, so it lets "
+            "nobody in. Set DUPLEX_API_KEYS or, in the deploy file, auth.api_keys_file; or let it "
+            "listen on this machine alone (http_options.host: 127.0.0.1).",
         )
 
     def refuse(self, headers: Mapping[str, str]) -> Refusal | None:

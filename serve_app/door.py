@@ -1,0 +1,51 @@
+"""Turns requests away before anything is opened for them; `serve_app.auth` decides which."""
+
+from fastapi import WebSocket
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from serve_app.auth import Doorkeeper, Refusal
+
+LIVE_PATH = "/health/live"
+"""Says only that the process lives; a prober has no key."""
+KEY_PATHS = ("/v1/", "/debug/")
+
+
+class HttpDoor:
+    """ASGI middleware that judges HTTP requests. Sockets are judged by their route."""
+
+    def __init__(self, app: ASGIApp, door: Doorkeeper) -> None:
+        self._app = app
+        self._door = door
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with the refusal, or pass the request on."""
+        refusal = self._refusal(scope) if scope["type"] == "http" else None
+        app = self._app if refusal is None else _response(refusal)
+        await app(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> Refusal | None:
+        path = scope["path"]
+        if path == LIVE_PATH:
+            return None
+        if path.startswith(KEY_PATHS):
+            return self._door.refuse(Headers(scope=scope))
+        return self._door.refuse_public()
+
+
+async def refuse_socket(socket: WebSocket, refusal: Refusal) -> None:
+    """Turn a WebSocket away during its handshake."""
+    # Consume the connect event: a proxy may not pass an answer on before it.
+    await socket.receive()
+    if "websocket.http.response" in socket.scope.get("extensions", {}):
+        await socket.send_denial_response(_response(refusal))
+    else:
+        await socket.close()  # the server answers 403 by itself
+
+
+def _response(refusal: Refusal) -> JSONResponse:
+    code = "invalid_api_key" if refusal.status == 401 else "forbidden"
+    error = {"type": "invalid_request_error", "code": code, "message": refusal.message}
+    headers = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else None
+    return JSONResponse({"error": error}, status_code=refusal.status, headers=headers)

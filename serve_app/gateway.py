@@ -1,0 +1,260 @@
+"""The routes of the service, and what its sockets share.
+
+A plain class, so that tests run it under uvicorn alone; the application builder makes it a Serve
+deployment.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from fastapi import FastAPI, WebSocket
+from fastapi.responses import JSONResponse
+from starlette.staticfiles import StaticFiles
+
+from serve_app.asgi_socket import AsgiSocket
+from serve_app.auth import Doorkeeper, KeyRing, selected_protocol
+from serve_app.clock import Clock, MonotonicClock
+from serve_app.connection import (
+    Connection,
+    Encode,
+    Host,
+    Projector,
+    SocketGone,
+    is_on,
+    read_query,
+)
+from serve_app.door import HttpDoor, refuse_socket
+from serve_app.ids import RandomIds
+from serve_app.open_sessions import OpenSessions
+from serve_app.outbound import Outbound
+from serve_app.ports import StageDirectory
+from serve_app.session_actor import SessionActor, World
+from serve_app.settings import GatewaySettings
+from serve_app.speech_scorer import OpenScorer, SileroScorers
+from serve_app.timings import GatewayTimings
+from session.config import SessionConfig, default_config
+from session.errors import DuplexError, LocalProtocolError, StageError, UnsupportedOption
+from session.fence import Fence
+from session.ids import IdFactory, SessionId
+from session.machine import DuplexSession
+from session.realtime.dialects.duplex import DuplexProjector
+from session.realtime.facts import ServerFacts
+
+log = logging.getLogger(__name__)
+
+OpenDirectory = Callable[[], Awaitable[StageDirectory]]
+"""Finds the stages; raises StageError while they can not be reached."""
+
+WEB_FOLDER: Final = Path(__file__).parent / "web"
+SHUTDOWN_S: Final = 10.0
+"""Time for open sessions to give their stages back when the process ends."""
+POLICY_VIOLATION: Final = 1008
+INTERNAL_ERROR: Final = 1011
+TRY_AGAIN_LATER: Final = 1013
+
+
+class Gateway:
+    """Everything that one gateway replica has."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        open_directory: OpenDirectory,
+        *,
+        clock: Clock | None = None,
+        ids: IdFactory | None = None,
+        open_scorer: OpenScorer | None = None,
+    ) -> None:
+        self.settings = settings
+        self.sessions = OpenSessions()
+        self.timings = GatewayTimings()
+        keys = KeyRing(settings.api_keys, settings.api_keys_file)
+        self.door = Doorkeeper(
+            keys,
+            allow_unauthenticated=settings.allow_unauthenticated,
+            allowed_origins=settings.allowed_origins,
+        )
+        self._clock = clock or MonotonicClock()
+        self._ids = ids or RandomIds()
+        self._open_scorer = open_scorer or SileroScorers().open
+        self._open_directory = open_directory
+        self._directory: StageDirectory | None = None
+        self._finding = asyncio.Lock()
+
+    def __serve_build_asgi_app__(self) -> FastAPI:
+        """Build the routes; Serve calls this in the replica."""
+        return build_api(self)
+
+    async def directory(self) -> StageDirectory:
+        """Return the way to the stages, found once; raise StageError while there is none."""
+        async with self._finding:
+            if self._directory is None:
+                self._directory = await self._open_directory()
+        return self._directory
+
+    async def stage_health(self) -> dict[str, str]:
+        """Return what each stage answers: `ok`, or what is wrong."""
+        try:
+            return await (await self.directory()).health()
+        except StageError as error:
+            return {"stages": error.message}
+
+    async def serve_socket(self, socket: WebSocket) -> None:
+        """Serve one WebSocket from its handshake to its end."""
+        refusal = self.door.refuse_socket(socket.headers)
+        if refusal is not None:
+            await refuse_socket(socket, refusal)
+            return
+        await socket.accept(subprotocol=selected_protocol(socket.headers))
+        accepted = AsgiSocket(socket)
+        try:
+            await self._serve(accepted, socket)
+        except Exception:  # noqa: BLE001 - the route: a fault of ours closes this socket only
+            log.exception("a connection broke")
+            broken = LocalProtocolError("the server made a mistake on this connection")
+            await _say_and_close(accepted, broken, INTERNAL_ERROR)
+
+    async def close(self) -> None:
+        """End every session, politely."""
+        await self.sessions.close_all("server_shutdown", within_s=SHUTDOWN_S)
+
+    async def _serve(self, accepted: AsgiSocket, socket: WebSocket) -> None:
+        if not is_on(socket.query_params.get("duplex")):
+            only = UnsupportedOption(
+                "this server speaks the duplex dialect only: connect to /v1/realtime?duplex=1",
+                code="unsupported",
+                param="duplex",
+            )
+            await _say_and_close(accepted, only, POLICY_VIOLATION)
+            return
+        try:
+            directory = await self.directory()
+        except StageError as error:
+            await _say_and_close(accepted, error, TRY_AGAIN_LATER)
+            return
+        query = read_query(socket.query_params)
+        await Connection(accepted, query, self._host(directory)).run()
+
+    def _host(self, directory: StageDirectory) -> Host:
+        descriptor = directory.descriptor
+        world = World(directory, self._clock, self.settings.limits, self._open_scorer, self.timings)
+        facts = ServerFacts(
+            model_id=descriptor.model_id,
+            profile=descriptor.profile,
+            max_sessions=world.limits.max_sessions,
+            limits=world.limits,
+        )
+
+        def make_projector(encode: Encode) -> Projector:
+            return DuplexProjector(facts=facts, ids=self._ids, encode=encode)
+
+        def begin(
+            config: SessionConfig, outbound: Outbound, when_over: Callable[[], None]
+        ) -> SessionActor:
+            return self._begin(world, config, outbound, when_over)
+
+        defaults = default_config(descriptor.model_id, descriptor.profile)
+        return Host(world, defaults, make_projector, begin)
+
+    def _begin(
+        self,
+        world: World,
+        config: SessionConfig,
+        outbound: Outbound,
+        when_over: Callable[[], None],
+    ) -> SessionActor:
+        # Until a directory of sessions issues incarnations, an id is never used twice.
+        fence = Fence(SessionId(self._ids.new("sess")), incarnation=0, epoch=0, turn=0)
+        session = DuplexSession(
+            fence=fence,
+            config=config,
+            limits=world.limits,
+            profile=world.directory.descriptor.profile,
+            ids=self._ids,
+        )
+        actor = SessionActor(session, world=world, outbound=outbound)
+        self.sessions.start(actor, when_over)
+        return actor
+
+
+def build_api(gateway: Gateway) -> FastAPI:
+    """Return the gateway's ASGI application."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await gateway.close()
+
+    # No generated pages: docs/wire.md has the contract, which OpenAPI can not express.
+    api = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None)
+    api.add_middleware(HttpDoor, door=gateway.door)
+    _add_routes(api, gateway)
+    # Last, because a mount at "/" takes every path that no route before it has taken.
+    if WEB_FOLDER.is_dir():
+        api.mount("/", StaticFiles(directory=WEB_FOLDER, html=True))
+    return api
+
+
+def _add_routes(api: FastAPI, gateway: Gateway) -> None:
+    @api.websocket("/v1/realtime")
+    async def realtime(socket: WebSocket) -> None:
+        await gateway.serve_socket(socket)
+
+    @api.get("/health/live")
+    async def live() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @api.get("/health")
+    async def health() -> JSONResponse:
+        stages = await gateway.stage_health()
+        is_ready = all(answer == "ok" for answer in stages.values())
+        body = {
+            "status": "ok" if is_ready else "unavailable",
+            "stages": stages,
+            "sessions": len(gateway.sessions),
+        }
+        return JSONResponse(body, status_code=200 if is_ready else 503)
+
+    @api.get("/v1/models")
+    async def models() -> JSONResponse:
+        try:
+            descriptor = (await gateway.directory()).descriptor
+        except StageError as error:
+            return JSONResponse({"error": _error_fields(error)}, status_code=503)
+        model = {
+            "id": descriptor.model_id,
+            "object": "model",
+            "created": 0,
+            "owned_by": descriptor.name,
+            "description": descriptor.description,
+        }
+        return JSONResponse({"object": "list", "data": [model]})
+
+    if gateway.settings.debug:
+
+        @api.get("/debug/timings")
+        async def timings() -> dict[str, dict[str, float]]:
+            return gateway.timings.summary()
+
+
+async def _say_and_close(socket: AsgiSocket, error: DuplexError, code: int) -> None:
+    """End a socket that never got a session."""
+    try:
+        await socket.send(json.dumps({"type": "error", "error": _error_fields(error)}))
+        await socket.close(code, error.wire_code)
+    except SocketGone:
+        return
+
+
+def _error_fields(error: DuplexError) -> dict[str, str | None]:
+    return {
+        "type": error.wire_type,
+        "code": error.wire_code,
+        "message": error.message,
+        "param": error.param,
+    }

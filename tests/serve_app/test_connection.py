@@ -1,0 +1,322 @@
+"""One socket: the reader listens, the writer writes, and the session hears of every end."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from serve_app.connection import STUCK_AFTER_S, Connection, Encode, Host, Query, read_query
+from serve_app.open_sessions import OpenSessions
+from serve_app.outbound import Outbound
+from serve_app.session_actor import SessionActor, World
+from serve_app.timings import GatewayTimings
+from session.config import SessionConfig, SessionLimits, default_config
+from session.errors import StageFailed
+from session.fence import Fence
+from session.ids import SessionId
+from session.machine import DuplexSession
+from session.realtime.dialects.duplex import DuplexProjector
+from session.realtime.facts import ServerFacts
+from tests.fakes.clock import FakeClock
+from tests.fakes.ids import SeqIds
+from tests.fakes.rig import WAIT_S, settle
+from tests.fakes.scorer import open_energy_scorer
+from tests.fakes.socket import MemorySocket
+from tests.fakes.stages import ScriptedDirectory
+from tests.fakes.wire import append, client, update
+
+
+def answering() -> ScriptedDirectory:
+    """Return stages that answer the first unit with one sentence of three chunks."""
+    return ScriptedDirectory(speak_at_units=[1], sentences=1)
+
+
+@dataclass
+class Line:
+    """A connection on a socket in memory, and the test at the other end."""
+
+    directory: ScriptedDirectory
+    limits: SessionLimits = field(default_factory=SessionLimits)
+    query: Query = field(default_factory=lambda: Query(None, autostarts=True))
+    socket: MemorySocket = field(default_factory=MemorySocket)
+    clock: FakeClock = field(default_factory=FakeClock)
+    ids: SeqIds = field(default_factory=SeqIds)
+    sessions: OpenSessions = field(default_factory=OpenSessions)
+    actors: list[SessionActor] = field(default_factory=list)
+    task: asyncio.Task[None] | None = None
+
+    def host(self) -> Host:
+        """Return what the gateway would give."""
+        descriptor = self.directory.descriptor
+        facts = ServerFacts(
+            model_id=descriptor.model_id,
+            profile=descriptor.profile,
+            max_sessions=1,
+            limits=self.limits,
+        )
+        world = World(self.directory, self.clock, self.limits, open_energy_scorer, GatewayTimings())
+
+        def project(encode: Encode) -> DuplexProjector:
+            return DuplexProjector(facts=facts, ids=self.ids, encode=encode)
+
+        def begin(
+            config: SessionConfig, outbound: Outbound, when_over: Callable[[], None]
+        ) -> SessionActor:
+            session = DuplexSession(
+                fence=Fence(SessionId(self.ids.new("sess")), 0, 0, 0),
+                config=config,
+                limits=self.limits,
+                profile=descriptor.profile,
+                ids=self.ids,
+            )
+            actor = SessionActor(session, world=world, outbound=outbound)
+            self.actors.append(actor)
+            self.sessions.start(actor, when_over)
+            return actor
+
+        defaults = default_config(descriptor.model_id, descriptor.profile)
+        return Host(world, defaults, project, begin)
+
+    async def hear(self) -> dict[str, Any]:
+        """Wait for the server's next event."""
+        event: dict[str, Any] = json.loads(await self.socket.hear())
+        return event
+
+    async def until(self, kind: str) -> list[dict[str, Any]]:
+        """Read on to the first event of a type; return all that was read."""
+        read = [await self.hear()]
+        while read[-1]["type"] != kind:
+            read.append(await self.hear())
+        return read
+
+    async def ended(self) -> None:
+        """Wait until the handler has returned and every session is over."""
+        assert self.task is not None
+        async with asyncio.timeout(WAIT_S):
+            await asyncio.wait({self.task})
+            while len(self.sessions):
+                await settle()
+
+
+@asynccontextmanager
+async def dialled(directory: ScriptedDirectory, **about: Any) -> AsyncIterator[Line]:
+    """Open a line; at the end hang up, and show that nothing was left behind."""
+    line = Line(directory, **about)
+    line.task = asyncio.create_task(Connection(line.socket, line.query, line.host()).run())
+    yield line
+    line.socket.vanish()
+    await line.ended()
+    assert directory.open_sessions == directory.bound_sessions == 0
+    assert line.clock.pending == 0
+    assert line.socket.most_sending_at_once <= 1
+
+
+def kinds(events: list[dict[str, Any]]) -> list[str]:
+    return [event["type"] for event in events]
+
+
+# --- the first event ----------------------------------------------------------------------------
+
+
+async def test_session_update_opens_with_its_settings() -> None:
+    async with dialled(ScriptedDirectory()) as line:
+        line.socket.say(update(voice="low", event_id="c-1"))
+        created, updated = await line.hear(), await line.hear()
+        assert kinds([created, updated]) == ["session.created", "session.updated"]
+        assert created["session"]["voice"] == "low"
+
+
+async def test_a_model_in_the_url_opens_at_once() -> None:
+    query = Query("scripted", autostarts=True)
+    async with dialled(ScriptedDirectory(), query=query) as line:
+        assert (await line.hear())["type"] == "session.created"
+
+
+@pytest.mark.parametrize(("model", "autostarts"), [(None, True), ("scripted", False)])
+async def test_any_other_event_opens_with_defaults_and_is_done(
+    model: str | None,
+    autostarts: bool,
+) -> None:
+    query = Query(model, autostarts=autostarts)
+    async with dialled(ScriptedDirectory(), query=query) as line:
+        await settle()
+        assert not line.actors
+        line.socket.say(client("session.heartbeat"))
+        said = await line.until("session.heartbeat_ack")
+        assert kinds(said) == ["session.created", "session.updated", "session.heartbeat_ack"]
+
+
+async def test_what_can_not_begin_a_session_gets_an_error_and_another_try() -> None:
+    async with dialled(ScriptedDirectory()) as line:
+        line.socket.say("{")
+        line.socket.say(b"\x00")
+        line.socket.say(client("session.resume", session_id="s", resume_token="t", event_id="r"))
+        line.socket.say(client("session.event_ack", server_event_seq=1))
+        line.socket.say(update(turn_detection=None, overlap_policy="barge_in_on_speech"))
+        errors = [await line.hear() for _ in range(5)]
+        assert kinds(errors) == ["error"] * 5
+        assert [error["error"]["code"] for error in errors][2:4] == [
+            "unsupported_session_resume"
+        ] * 2
+        assert errors[2]["error"]["event_id"] == "r"
+        line.socket.say(update())
+        assert (await line.hear())["type"] == "session.created"
+        assert len(line.actors) == 1
+
+
+async def test_a_client_that_says_nothing_is_told_so() -> None:
+    async with dialled(ScriptedDirectory()) as line:
+        await settle()
+        line.clock.advance(line.limits.config_timeout_s)
+        error = await line.hear()
+        assert error["error"]["code"] == "config_timeout"
+        assert await line.socket.wait_closed() == (1000, "config_timeout")
+        await line.ended()
+
+
+async def test_the_time_limit_ends_with_the_first_event() -> None:
+    async with dialled(ScriptedDirectory()) as line:
+        line.socket.say(update())
+        await line.until("session.updated")
+        line.clock.advance(10 * line.limits.config_timeout_s)
+        line.socket.say(client("session.heartbeat"))
+        assert (await line.hear())["type"] == "session.heartbeat_ack"
+
+
+async def test_closing_before_anything_began_opens_nothing() -> None:
+    async with dialled(ScriptedDirectory()) as line:
+        line.socket.say(client("session.close", reason="changed my mind"))
+        assert await line.socket.wait_closed() == (1000, "changed my mind")
+        assert not line.actors
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({}, Query(None, autostarts=True)),
+        ({"model": "m"}, Query("m", autostarts=True)),
+        ({"model": "m", "autostart": "0"}, Query("m", autostarts=False)),
+        ({"autostart": "False"}, Query(None, autostarts=False)),
+        ({"autostart": "yes", "resume": "1"}, Query(None, autostarts=False)),
+    ],
+)
+def test_the_url_says_how_to_begin(params: dict[str, str], expected: Query) -> None:
+    assert read_query(params) == expected
+
+
+# --- the writer ---------------------------------------------------------------------------------
+
+
+async def test_queued_speech_of_a_cancelled_answer_is_not_sent_but_its_end_is() -> None:
+    async with dialled(answering()) as line:
+        line.socket.say(update(extra_body={"auto_response": True}))
+        await line.until("session.updated")
+        line.socket.stop_reading()
+        line.socket.say(append(1_000))
+        await line.directory.knobs.wait_called("chunk")
+        await settle()
+        line.socket.say(client("barge_in"))
+        await line.directory.knobs.wait_called("cancel")
+        line.socket.read_again()
+        said = kinds(await line.until("rate_limits.updated"))
+        # response.created was in the socket already; every queued delta was dropped.
+        assert "response.audio.delta" not in said
+        assert said.count("response.created") == said.count("response.done") == 1
+
+
+async def test_deltas_that_were_sent_are_what_the_transcript_says() -> None:
+    async with dialled(answering()) as line:
+        line.socket.say(update(extra_body={"auto_response": True}))
+        line.socket.say(append(1_000))
+        said = await line.until("rate_limits.updated")
+        deltas = [e["delta"] for e in said if e["type"] == "response.audio_transcript.delta"]
+        [done] = [e for e in said if e["type"] == "response.audio_transcript.done"]
+        assert "".join(deltas) == done["transcript"] == "Answer 1 to sess_1, part 1 of 1."
+
+
+async def test_a_reason_that_is_too_long_for_a_close_frame_is_cut() -> None:
+    directory = ScriptedDirectory()
+    directory.knobs.fail_next("open", StageFailed("no", code="ü" * 100))
+    async with dialled(directory) as line:
+        line.socket.say(update())
+        assert await line.socket.wait_closed() == (1011, "ü" * 61)
+
+
+# --- however it ends ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("held", ["open", "append", "speak", "chunk", "close"])
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_the_slot_is_free_after_every_end(held: str, is_cancelled: bool) -> None:
+    """A proxy either reports the disconnect or cancels the handler."""
+    directory = answering()
+    directory.knobs.hold(held)
+    async with dialled(directory) as line:
+        assert line.task is not None
+        line.socket.say(update(extra_body={"auto_response": True}))
+        line.socket.say(append(1_000))
+        if held == "close":
+            line.socket.say(client("session.close"))
+        await directory.knobs.wait_called(held)
+        if is_cancelled:
+            line.task.cancel()
+        else:
+            line.socket.vanish()
+        await asyncio.wait({line.task})
+        assert line.task.cancelled() == is_cancelled
+        directory.knobs.release(held)
+        await line.ended()
+
+
+async def test_a_client_that_leaves_before_anything_began() -> None:
+    async with dialled(ScriptedDirectory()) as line:
+        await settle()
+        line.socket.vanish()
+        await line.ended()
+
+
+async def test_a_client_that_vanishes_while_it_is_sent_to() -> None:
+    async with dialled(answering()) as line:
+        line.socket.say(update(extra_body={"auto_response": True}))
+        await line.until("session.updated")
+        line.socket.stop_reading()
+        line.socket.say(append(1_000))
+        await line.directory.knobs.wait_called("chunk")
+        line.socket.vanish()
+        await line.ended()
+
+
+async def test_a_slow_reader_is_closed_with_try_again_when_it_reads_at_last() -> None:
+    limits = replace(SessionLimits(), max_output_bytes_per_session=8_192)
+    async with dialled(answering(), limits=limits) as line:
+        line.socket.say(update(extra_body={"auto_response": True}))
+        await line.until("session.updated")
+        line.socket.stop_reading()
+        line.socket.say(append(1_000))
+        while len(line.sessions):
+            await settle()
+        line.socket.read_again()
+        assert await line.socket.wait_closed() == (1013, "slow_reader")
+        said = [json.loads(text)["type"] for text in line.socket.heard()]
+        assert said.count("response.created") == said.count("response.done")
+        assert said[-1] == "session.expired"
+
+
+async def test_a_reader_that_never_reads_again_is_left() -> None:
+    limits = replace(SessionLimits(), max_output_bytes_per_session=8_192)
+    async with dialled(answering(), limits=limits) as line:
+        line.socket.say(update(extra_body={"auto_response": True}))
+        await line.until("session.updated")
+        line.socket.stop_reading()
+        line.socket.say(append(1_000))
+        while len(line.sessions):
+            await settle()
+        assert line.task is not None
+        assert not line.task.done()
+        line.clock.advance(STUCK_AFTER_S)
+        await line.ended()
+        assert line.socket.closed is None

@@ -118,8 +118,9 @@ def _listen_instead_of_answer(
         return []
     reason = "model_listen" if result.turn_end else "continuation_limit"
     state.turns_expected = False
+    shown = response.response_id if response.is_visible else None
     listen = ListenDecided(
-        state.fence, reason, is_model_listen=result.turn_end, response_id=response.response_id
+        state.fence, reason, is_model_listen=result.turn_end, response_id=shown
     )
     return [Emit(listen), *end_answer(state, "completed", reason)]
 

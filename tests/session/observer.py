@@ -43,12 +43,14 @@ class Observer:
 
     def see(self, effects: list[Effect], fence: Fence) -> None:
         """Check one step: its effects, and the fence after it."""
-        assert fence.epoch >= self.fence.epoch, "an epoch never falls"
-        if fence.epoch > self.fence.epoch:
-            self.out, self.last_seq = None, 0
-        self.fence = fence
         for effect in effects:
             self._effect(effect)
+        assert fence.epoch == self.fence.epoch, "an epoch moves only with a cancel or a close"
+        self.fence = fence
+
+    def _enter(self, fence: Fence) -> None:
+        assert fence.epoch == self.fence.epoch + 1, "an epoch rises by one"
+        self.out, self.last_seq, self.fence = None, 0, fence
 
     def answered(self) -> None:
         """The unit that was out has been answered under the current fence."""
@@ -71,8 +73,11 @@ class Observer:
                 self.units.add(effect.operation_id)
                 self.out = (effect.fence, effect.seq)
             case CancelStages():
-                assert effect.current.epoch == effect.cancelled.epoch + 1
-            case Synthesize() | CloseStages():
+                assert self.fence.judge(effect.cancelled) is FenceVerdict.CURRENT
+                self._enter(effect.current)
+            case CloseStages():
+                self._enter(effect.fence)
+            case Synthesize():
                 assert self.fence.judge(effect.fence) is FenceVerdict.CURRENT
             case _:
                 pass

@@ -78,6 +78,7 @@ class GatewayArgs(_Settings):
     """The deployment that holds the clients' sockets."""
 
     num_cpus: float = Field(default=0.2, ge=0)
+    """Ray's count of processors that each replica takes; it only decides where things fit."""
     allowed_origins: tuple[str, ...] = Field(default=(), strict=False)
     """Origins of web pages that may connect, besides the service's own."""
     debug: bool = False
@@ -88,7 +89,9 @@ class StageArgs(_Settings):
     """What the engine of one replica of a stage is given."""
 
     num_cpus: float = Field(default=0.5, ge=0)
+    """Ray's count of processors; it only decides where an engine fits."""
     num_gpus: float = Field(default=0.0, ge=0)
+    """GPUs; fractions share one."""
     resources: dict[str, float] = Field(default_factory=dict)
     """Custom Ray resources, such as an accelerator's type."""
 
@@ -101,10 +104,15 @@ class AppArgs(_Settings):
     model_settings: dict[str, Any] = Field(default_factory=dict)
     """Settings of that model; it validates them itself."""
     limits: LimitArgs = Field(default_factory=LimitArgs)
+    """Bounds of a session and of a stage."""
     auth: AuthArgs = Field(default_factory=AuthArgs)
+    """Who may come in."""
     gateway: GatewayArgs = Field(default_factory=GatewayArgs)
+    """The deployment that holds the clients' sockets."""
     stage0: StageArgs = Field(default_factory=StageArgs)
+    """What the hearing and deciding half is given."""
     stage1: StageArgs = Field(default_factory=StageArgs)
+    """What the speaking half is given."""
 
     def session_limits(self) -> SessionLimits:
         """Return the limits as the session kernel knows them."""

@@ -7,18 +7,26 @@ Rule 2: an undocumented field is an error, so that the pages have no gaps.
 import ast
 import dataclasses
 import inspect
+import itertools
+import json
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
+from pydantic import BaseModel
+
+from serve_app import settings
+from serve_app.settings import AppArgs, AuthArgs, GatewayArgs, StageArgs
 from session import errors
 from session.config import SessionLimits
 from session.errors import DuplexError
+from stages.scripted.settings import ScriptedSettings
 
-ROOT = Path(__file__).parent.parent
-RAISING_PACKAGES = ("session", "stages", "serve_app")
-NOTICE = "<!-- Made by `make docs` from the code; change it there. -->\n"
+ROOT: Final = Path(__file__).parent.parent
+RAISING_PACKAGES: Final = ("session", "stages", "serve_app")
+NOTICE: Final = "<!-- Made by `make docs` from the code; change it there. -->\n"
 
 
 def main() -> None:
@@ -90,7 +98,7 @@ def used_codes() -> dict[str, set[str]]:
 
 
 def called_name(call: ast.Call) -> str:
-    """Return the last part of the called name, or nothing for other callables."""
+    """Return the last part of the called name, or an empty text for other callables."""
     match call.func:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name
@@ -111,41 +119,78 @@ def literal_codes(call: ast.Call) -> set[str]:
 
 # --- configuration -----------------------------------------------------------------------------
 
+MODEL_SETTINGS: Final = {"scripted": ScriptedSettings}
+
 
 def config_page() -> str:
-    """Return the server's limits with their defaults."""
-    return "\n".join(
-        [
-            "# Configuration",
-            "",
-            NOTICE,
-            "## Limits",
-            "",
-            "Under `limits` in the deploy file. A client can not change them.",
-            "",
-            "| name | default | meaning |",
-            "| --- | ---: | --- |",
-            *dataclass_rows(SessionLimits),
-            "",
-        ]
-    )
+    """Return what a deploy file and the environment may say, with defaults and meanings."""
+    parts = [
+        "# Configuration\n",
+        NOTICE,
+        "A deploy file is a Serve config file with one application, whose `import_path` is",
+        "`serve_app.app:build_app`. What follows stands under its `args`. The file is checked",
+        "before anything starts: `python -m serve_app.check FILE` says what is wrong and where.",
+        "A client can change none of it.",
+        *section("args", model_rows(AppArgs)),
+        *section("args.limits", dataclass_rows(SessionLimits)),
+        *section("args.auth", model_rows(AuthArgs)),
+        *section("args.gateway", model_rows(GatewayArgs)),
+        *section("args.stage0, args.stage1", model_rows(StageArgs)),
+    ]
+    for name, kind in MODEL_SETTINGS.items():
+        parts += section(f"args.model_settings of {name}", model_rows(kind))
+    return "\n".join([*parts, "\n## Environment\n", *environment_lines(), ""])
+
+
+def section(title: str, rows: list[str]) -> list[str]:
+    """Return a table of settings under its heading."""
+    head = ["| name | default | meaning |", "| --- | ---: | --- |"]
+    return [f"\n## {title}\n", *head, *rows]
 
 
 def dataclass_rows(kind: type) -> list[str]:
-    """Return one table line a field: name, default and meaning."""
+    """Return one table line for each field of a dataclass."""
+    return rows_of(kind, {field.name: field.default for field in dataclasses.fields(kind)})
+
+
+def model_rows(kind: type[BaseModel]) -> list[str]:
+    """Return one table line for each field of a pydantic model."""
+    defaults = {
+        name: field.get_default(call_default_factory=True, validated_data={})
+        for name, field in kind.model_fields.items()
+    }
+    return rows_of(kind, defaults)
+
+
+def rows_of(kind: type, defaults: dict[str, object]) -> list[str]:
+    """Return the table lines; raises ValueError for a field without a docstring."""
     meanings = attribute_docs(kind)
+    silent = defaults.keys() - meanings.keys()
+    if silent:
+        raise ValueError(f"{kind.__name__} has fields without a docstring: {sorted(silent)}")
+    return [f"| `{name}` | {shown(defaults[name])} | {meanings[name]} |" for name in defaults]
+
+
+def environment_lines() -> list[str]:
+    """Return one line for each environment variable that the settings know."""
     return [
-        f"| `{field.name}` | {shown(field.default)} | {meanings[field.name]} |"
-        for field in dataclasses.fields(kind)
+        f"* `{getattr(settings, name)}`: {meaning}"
+        for name, meaning in docs_in(ast.parse(inspect.getsource(settings)).body).items()
+        if name.endswith("_VARIABLE")
     ]
 
 
 def attribute_docs(kind: type) -> dict[str, str]:
     """Return the string that follows each annotated field in the source of `kind`."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
-    assert isinstance(body, ast.ClassDef)
+    definition = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
+    assert isinstance(definition, ast.ClassDef)
+    return docs_in(definition.body)
+
+
+def docs_in(body: list[ast.stmt]) -> dict[str, str]:
+    """Return the string that follows each annotated assignment."""
     docs = {}
-    for field, following in zip(body.body, body.body[1:], strict=False):
+    for field, following in itertools.pairwise(body):
         match field, following:
             case (
                 ast.AnnAssign(target=ast.Name(id=name)),
@@ -158,12 +203,18 @@ def attribute_docs(kind: type) -> dict[str, str]:
 
 
 def shown(default: object) -> str:
-    """Return a default as it stands in a YAML file."""
+    """Return a default as it stands in a YAML file; a group of settings shows nothing."""
     match default:
         case None:
             return "`null`"
         case bool():
             return f"`{str(default).lower()}`"
+        case BaseModel():
+            return ""
+        case frozenset():
+            return f"`{json.dumps(sorted(default))}`"
+        case str() | dict() | tuple():
+            return f"`{json.dumps(default)}`"
         case _:
             return f"`{default}`"
 

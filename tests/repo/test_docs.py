@@ -1,13 +1,12 @@
 """What the documents say is what the code does."""
 
-import dataclasses
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from session.config import SessionLimits
-from tools.gen_docs import attribute_docs, pages
+from tools.gen_docs import dataclass_rows, pages
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,9 +27,16 @@ def test_a_generated_page_is_up_to_date(path: str) -> None:
     assert (ROOT / path).read_text() == pages()[path], "run `make docs`"
 
 
-def test_every_limit_has_a_meaning() -> None:
-    fields = {field.name for field in dataclasses.fields(SessionLimits)}
-    assert attribute_docs(SessionLimits).keys() == fields
+@dataclass
+class Silent:
+    told: int = 1
+    """Said."""
+    untold: int = 2
+
+
+def test_a_setting_without_a_meaning_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"Silent.*\['untold'\]"):
+        dataclass_rows(Silent)
 
 
 def test_the_readme_starts_with_the_two_commands() -> None:

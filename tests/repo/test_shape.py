@@ -65,16 +65,24 @@ def shape_faults(tree: ast.Module) -> list[str]:
                 found.append(f"nonlocal {', '.join(names)}")
             case ast.ClassDef(name=name) if "mixin" in name.lower():
                 found.append(f"{name} is a mixin")
-            case ast.ClassDef(name=name) if public_methods(node) > MAX_PUBLIC_METHODS:
-                found.append(f"{name} has {public_methods(node)} public methods")
             case _:
                 pass
     return found
 
 
-def public_methods(kind: ast.ClassDef) -> int:
-    """Return how many methods of a class are public."""
-    return sum(isinstance(n, Function) and not n.name.startswith("_") for n in kind.body)
+def large_classes(tree: ast.Module) -> list[str]:
+    """Return the classes with too many public methods; properties are none."""
+    counts = {
+        node.name: sum(
+            isinstance(child, Function)
+            and not child.name.startswith("_")
+            and not child.decorator_list
+            for child in node.body
+        )
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    }
+    return [f"{name}: {count}" for name, count in counts.items() if count > MAX_PUBLIC_METHODS]
 
 
 def long_function(lines: int) -> str:
@@ -88,10 +96,6 @@ def long_function(lines: int) -> str:
         ("def f():\n  def g():\n    def h(): pass", "h is nested 2 deep"),
         ("def f():\n  def g():\n    nonlocal x\n  x = 1", "nonlocal x"),
         ("class SendMixin: pass", "SendMixin is a mixin"),
-        (
-            "class C:\n" + "".join(f"  def m{i}(self): pass\n" for i in range(16)),
-            "C has 16 public methods",
-        ),
     ],
 )
 def test_the_measure_finds_a_fault(source: str, fault: str) -> None:
@@ -103,8 +107,19 @@ def test_the_measure_lets_good_code_pass() -> None:
 
 
 @pytest.mark.parametrize("file", python_files(*PACKAGES, "tests"), ids=str)
-def test_functions_and_classes_are_small_and_flat(file: Path) -> None:
+def test_functions_are_short_and_flat(file: Path) -> None:
     assert shape_faults(parse(file)) == []
+
+
+def test_the_measure_finds_a_large_class() -> None:
+    methods = [f"  def m{i}(self): pass\n" for i in range(16)]
+    assert large_classes(ast.parse("class C:\n" + "".join(methods))) == ["C: 16"]
+    assert large_classes(ast.parse("class C:\n" + "".join(methods[1:]))) == []
+
+
+@pytest.mark.parametrize("file", python_files(*PACKAGES), ids=str)
+def test_classes_have_few_public_methods(file: Path) -> None:
+    assert large_classes(parse(file)) == []
 
 
 @pytest.mark.parametrize("file", python_files(*PACKAGES), ids=str)

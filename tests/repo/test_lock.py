@@ -1,12 +1,16 @@
 """The locks are complete, hashed, free of packages we must not have, and name no host."""
 
+import ast
+import importlib.metadata
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-REQUIREMENTS = Path(__file__).parents[2] / "requirements"
+ROOT = Path(__file__).parents[2]
+REQUIREMENTS = ROOT / "requirements"
 LOCKS = ("serve.lock", "dev.lock")
 
 
@@ -83,3 +87,33 @@ def test_a_lock_holds_all_that_its_source_names(source: str, lock: str) -> None:
 def test_dev_has_exactly_the_versions_of_serve() -> None:
     dev = {pin.name: pin for pin in pins_of("dev.lock")}
     assert [pin.name for pin in pins_of("serve.lock") if dev.get(pin.name) != pin] == []
+
+
+def foreign_imports(*folders: str) -> set[str]:
+    """Return the distributions that the code in the folders imports, normalised."""
+    ours = {"session", "stages", "serve_app", "clients", "tools", "tests"}
+    trees = [ast.parse(f.read_text()) for folder in folders for f in (ROOT / folder).rglob("*.py")]
+    tops = set()
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        match node:
+            case ast.Import(names=names):
+                tops |= {alias.name.partition(".")[0] for alias in names}
+            case ast.ImportFrom(module=str(module)):
+                tops.add(module.partition(".")[0])
+            case _:
+                pass
+    owners = importlib.metadata.packages_distributions()
+    foreign = tops - ours - set(sys.stdlib_module_names) - {"__future__"}
+    return {owners[top][0].lower().replace("_", "-") for top in foreign}
+
+
+@pytest.mark.parametrize(
+    ("folders", "source"),
+    [
+        (("session", "stages", "serve_app", "clients"), "serve.in"),
+        (("tests", "tools"), "dev.in"),
+    ],
+)
+def test_every_import_is_named_in_the_source(folders: tuple[str, ...], source: str) -> None:
+    named = names_in("serve.in") | names_in(source)
+    assert foreign_imports(*folders) - named == set()

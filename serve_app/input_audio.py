@@ -57,6 +57,7 @@ class InputAudio:
             force_barge_in=received.force_barge_in,
             overlap_action=received.overlap_action,
             text_hint=received.text_hint,
+            video_frames=received.video_frames,
             event_id=received.event_id,
         )
 

@@ -33,10 +33,16 @@ class OpenSessions:
         """Ask every session to close, and wait for their stages to be free."""
         for actor in self._running.values():
             actor.post(CloseRequested(reason))
-        if self._running:
-            _, late = await asyncio.wait(set(self._running), timeout=within_s)
-            if late:
-                log.warning("%d sessions had not given their stages back in time", len(late))
+        try:
+            async with asyncio.timeout(within_s):
+                await self.wait_idle()
+        except TimeoutError:
+            log.warning("%d sessions had not given their stages back in time", len(self))
+
+    async def wait_idle(self) -> None:
+        """Wait until no session is left."""
+        while self._running:
+            await asyncio.wait(set(self._running))
 
     def _ended(self, task: asyncio.Task[None], when_over: Callable[[], None]) -> None:
         del self._running[task]

@@ -108,9 +108,7 @@ class SessionActor:
         """Say what `content` means to the kernel."""
         match content:
             case AudioReceived():
-                scores = self._session.wants_speech_scores
-                config = self._session.config
-                return [await self._audio.append(content, config, wants_scores=scores)]
+                return [await self._appended(content)]
             case InputCommitted():
                 return [*await self._rest_of_item(), content]
             case InputCleared() | InputCancelled():
@@ -120,6 +118,13 @@ class SessionActor:
                 return [EventRefused(no_resume(), content.event_id)]
             case _:
                 return [content]
+
+    async def _appended(self, received: AudioReceived) -> Stimulus:
+        if received.video_frames and not self._world.directory.descriptor.profile.video_input:
+            return EventRefused(no_video(), received.event_id)
+        return await self._audio.append(
+            received, self._session.config, wants_scores=self._session.wants_speech_scores
+        )
 
     async def _rest_of_item(self) -> list[Stimulus]:
         rest = await self._audio.rest(
@@ -150,6 +155,15 @@ class SessionActor:
         if shell is not None and shell.stages is not None:
             retry_s = self._world.limits.reaper_interval_s
             await release(shell.stages, self.fence, self._world.clock, retry_s)
+
+
+def no_video() -> UnsupportedOption:
+    """Return the error for pictures where the model has no eyes."""
+    return UnsupportedOption(
+        "this model takes no pictures: leave video_frames out",
+        code="invalid_input_modality",
+        param="video_frames",
+    )
 
 
 def no_resume() -> UnsupportedOption:

@@ -152,7 +152,7 @@ class ScriptedStages:
         await self._directory.stage1.close(fence)
         if not self.is_closed:
             self.is_closed = True
-            self._directory.open_sessions -= 1
+            self._directory.count_sessions(-1)
 
     async def wait_lost(self) -> tuple[str, Exception]:
         """Wait until a test says `lose`."""
@@ -174,9 +174,12 @@ class ScriptedDirectory:
         self.knobs = Knobs()
         self.max_sessions = max_sessions
         self.open_sessions = 0
+        self._changed = asyncio.Event()
         self.opened: list[ScriptedStages] = []
         self.live_refs: weakref.WeakSet[Ref] = weakref.WeakSet()
         self.sick: dict[str, str] = {}
+        self.unreachable: StageError | None = None
+        """What whoever looks for the stages is told."""
         self.stage0 = Stage0Door(PLUGIN.make_stage0(settings), cache_size=1)
         self.stage1 = Stage1Door(PLUGIN.make_stage1(settings))
 
@@ -184,6 +187,16 @@ class ScriptedDirectory:
     def descriptor(self) -> Descriptor:
         """The scripted model."""
         return PLUGIN.descriptor
+
+    def count_sessions(self, difference: int) -> None:
+        """Note an opened or closed session, and wake who waits for a change."""
+        self.open_sessions += difference
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def changed(self) -> None:
+        """Wait until a session is opened or closed."""
+        await self._changed.wait()
 
     @property
     def bound_sessions(self) -> int:
@@ -194,7 +207,7 @@ class ScriptedDirectory:
         """Admit and open a session at both doors, or leave nothing behind."""
         if self.open_sessions >= self.max_sessions:
             raise AdmissionRefused(f"duplex_session_capacity_exhausted: limit={self.max_sessions}")
-        self.open_sessions += 1
+        self.count_sessions(1)
         stages = ScriptedStages(self)
         try:
             await self.knobs.enter("open", fence)

@@ -8,7 +8,7 @@ from session.errors import MalformedEvent
 from session.realtime.audio_formats import read_append
 from session.realtime.client_events import ClientEvent, Text
 from session.realtime.commands import AudioReceived, Command
-from session.realtime.readers import base64_bytes
+from session.realtime.readers import base64_bytes, missing
 from session.realtime.video_frames import read_video_frames
 
 _SPEECH_PROBABILITY: Final = 0.5
@@ -100,9 +100,7 @@ def _no_audio(*, has_frames: bool) -> MalformedEvent:
             code="invalid_input_modality",
             param="audio",
         )
-    return MalformedEvent(
-        "audio is missing: send it as base64", code="missing_required_parameter", param="audio"
-    )
+    return missing("audio")
 
 
 def _overlap_action(named: str | None) -> str | None:

@@ -10,10 +10,9 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 
 from session.config import ConfigPatch
-from session.errors import MalformedEvent
 from session.ids import ItemId, ResponseId, SessionId
 from session.realtime.commands import Command, EventAcked, ResumeRequested
-from session.realtime.readers import MAX_TEXT_CHARS
+from session.realtime.readers import MAX_TEXT_CHARS, bad_value, too_long
 from session.realtime.response_options import read_options
 from session.realtime.session_fields import read_patch
 from session.stimuli import (
@@ -134,11 +133,7 @@ class SessionClose(ClientEvent):
     def to_command(self) -> Command:
         """Return the stimulus."""
         if self.reason and len(self.reason.encode()) > _MAX_REASON_BYTES:
-            raise MalformedEvent(
-                f"reason must be at most {_MAX_REASON_BYTES} bytes long",
-                code="string_above_max_length",
-                param="reason",
-            )
+            raise too_long("reason", f"{_MAX_REASON_BYTES} bytes")
         return CloseRequested(self.reason or "client_close", self.event_id)
 
 
@@ -314,7 +309,7 @@ class PlaybackAck(ClientEvent):
     def to_command(self) -> Command:
         """Return the stimulus."""
         if self.committed_ms is not None and self.committed_ms > self.played_ms:
-            raise MalformedEvent("committed_ms must not exceed played_ms", param="committed_ms")
+            raise bad_value("committed_ms", "at most played_ms")
         return PlaybackAcked(
             self.played_ms,
             self.committed_ms,

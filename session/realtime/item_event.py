@@ -8,7 +8,7 @@ from session.errors import MalformedEvent, UnsupportedOption
 from session.ids import ItemId
 from session.realtime.client_events import ClientEvent, Id, Text
 from session.realtime.commands import Command
-from session.realtime.readers import MAX_TEXT_CHARS
+from session.realtime.readers import MAX_TEXT_CHARS, missing, too_long
 from session.stimuli import ItemCreated
 
 _TEXT_PARTS: Final = ("input_text", "text", "output_text")
@@ -73,32 +73,24 @@ class ConversationItemCreate(ClientEvent):
 
 def _role(item: NewItem) -> str:
     if item.role is None:
-        raise _missing("item.role")
+        raise missing("item.role")
     return item.role
 
 
 def _text(item: NewItem) -> str:
     if not item.content:
-        raise _missing("item.content")
+        raise missing("item.content")
     texts: list[str] = []
     for index, part in enumerate(item.content):
         if part.type not in _TEXT_PARTS:
             raise _unsupported(f"item.content.{index}.type", "text; speak through the input buffer")
         if part.text is None:
-            raise _missing(f"item.content.{index}.text")
+            raise missing(f"item.content.{index}.text")
         texts.append(part.text)
     joined = "\n".join(texts)
     if len(joined) > MAX_TEXT_CHARS:
-        raise MalformedEvent(
-            f"item.content must be at most {MAX_TEXT_CHARS} characters long",
-            code="string_above_max_length",
-            param="item.content",
-        )
+        raise too_long("item.content", f"{MAX_TEXT_CHARS} characters")
     return joined
-
-
-def _missing(param: str) -> MalformedEvent:
-    return MalformedEvent(f"{param} is missing", code="missing_required_parameter", param=param)
 
 
 def _unsupported(param: str, wanted: str) -> UnsupportedOption:

@@ -21,9 +21,26 @@ Reader = Callable[[object, str], object]
 E_ = TypeVar("E_", bound=enum.Enum)
 
 
-def bad_value(param: str, wanted: str, code: str | None = None) -> MalformedEvent:
+def bad_value(param: str, wanted: str) -> MalformedEvent:
     """Return the error for a field that is not what is wanted."""
-    return MalformedEvent(f"{param} must be {wanted}", code=code, param=param)
+    return MalformedEvent(f"{param} must be {wanted}", param=param)
+
+
+def wrong_type(param: str, wanted: str) -> MalformedEvent:
+    """Return the error for a field that is no number where one is wanted."""
+    return MalformedEvent(f"{param} must be {wanted}", code="invalid_type", param=param)
+
+
+def too_long(param: str, limit: str) -> MalformedEvent:
+    """Return the error for a field that is longer than `limit`, which names its unit."""
+    return MalformedEvent(
+        f"{param} must be at most {limit} long", code="string_above_max_length", param=param
+    )
+
+
+def missing(param: str) -> MalformedEvent:
+    """Return the error for a field that is not there."""
+    return MalformedEvent(f"{param} is missing", code="missing_required_parameter", param=param)
 
 
 def text(max_chars: int) -> Callable[[object, str], str]:
@@ -33,9 +50,7 @@ def text(max_chars: int) -> Callable[[object, str], str]:
         if not isinstance(value, str):
             raise bad_value(param, "a text")
         if len(value) > max_chars:
-            raise bad_value(
-                param, f"at most {max_chars} characters long", "string_above_max_length"
-            )
+            raise too_long(param, f"{max_chars} characters")
         return value
 
     return read
@@ -46,7 +61,7 @@ def number(low: float, high: float) -> Callable[[object, str], float]:
 
     def read(value: object, param: str) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise bad_value(param, "a number", "invalid_type")
+            raise wrong_type(param, "a number")
         if not low <= value <= high:
             raise bad_value(param, f"from {low:g} to {high:g}")
         return float(value)
@@ -61,7 +76,7 @@ def whole(low: int, high: int) -> Callable[[object, str], int]:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise bad_value(param, "a whole number", "invalid_type")
+            raise wrong_type(param, "a whole number")
         if not low <= value <= high:
             raise bad_value(param, f"from {low} to {high}")
         return value
@@ -121,19 +136,25 @@ def ref_audio(value: object, param: str) -> bytes:
             param=param,
         )
     if len(encoded) > MAX_REF_AUDIO_CHARS:
-        raise bad_value(
-            param, f"at most {MAX_REF_AUDIO_CHARS} characters long", "string_above_max_length"
-        )
+        raise too_long(param, f"{MAX_REF_AUDIO_CHARS} characters")
     return base64_bytes(encoded, param)
 
 
 def base64_bytes(encoded: str, param: str) -> bytes:
-    """Decode standard padded base64: no white space, no URL alphabet."""
+    """Decode audio from strict base64."""
     try:
-        return base64.b64decode(encoded, validate=True)
+        return strict_base64(encoded)
     except ValueError:
         raise BadAudio(
             f"{param} must be base64 in the standard alphabet (+ and /), padded with =, "
             "without white space",
             param=param,
         ) from None
+
+
+def strict_base64(encoded: str) -> bytes:
+    """Decode padded base64 of the standard alphabet; raise ValueError for anything else."""
+    # Python's own check lets padding pass behind a complete group.
+    if len(encoded) % 4 or encoded.endswith("==="):
+        raise ValueError("wrong padding")
+    return base64.b64decode(encoded, validate=True)

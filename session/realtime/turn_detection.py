@@ -54,7 +54,8 @@ def read_turn_detection(value: object, param: str) -> TurnDetectionPatch | None:
 def _semantic_changes(value: dict[str, object], param: str) -> list[tuple[str, object]]:
     match value.get("type"):
         case "semantic_vad":
-            eagerness = value.get("eagerness") or "auto"
+            given = value.get("eagerness")
+            eagerness = "auto" if given is None else given
             if not isinstance(eagerness, str) or eagerness not in _SILENCE_MS_OF_EAGERNESS:
                 raise _unsupported(
                     f"{param}.eagerness must be low, medium, high or auto", f"{param}.eagerness"

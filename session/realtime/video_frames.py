@@ -1,9 +1,9 @@
 """Reads the camera frames that ride an append."""
 
-import base64
 from typing import Final
 
 from session.errors import MalformedEvent
+from session.realtime.readers import strict_base64
 
 MAX_FRAMES: Final = 2
 MAX_FRAME_CHARS: Final = 4_000_000
@@ -24,7 +24,7 @@ def _read_frame(frame: object, param: str) -> bytes:
     if not isinstance(frame, str) or len(frame) > MAX_FRAME_CHARS:
         raise _invalid(param, f"must be base64 of at most {MAX_FRAME_CHARS} characters")
     try:
-        image = base64.b64decode(frame, validate=True)
+        image = strict_base64(frame)
     except ValueError:
         raise _invalid(param, "must be bare base64, without a data: prefix") from None
     if not image.startswith(_MAGIC):

@@ -4,7 +4,6 @@ Beyond this machine nobody comes in without an API key. A deploy file says where
 if it is the one that started Serve, so the running service asks Serve itself.
 """
 
-import asyncio
 import ipaddress
 import logging
 
@@ -24,14 +23,14 @@ def is_loopback(host: str | None) -> bool:
         return False
 
 
-async def listens_on_loopback() -> bool:
+def listens_on_loopback() -> bool:
     """Whether the Serve instance that this replica belongs to is out of reach of other machines.
 
     False when Serve does not say: then keys are required.
     """
     try:
         # Not in Serve's public interface, which has no way to ask; the version of Ray is pinned.
-        client = await asyncio.to_thread(_get_global_client)
+        client = _get_global_client()
     except RayServeException as error:
         log.warning("Serve does not say where it listens, so API keys are required: %s", error)
         return False

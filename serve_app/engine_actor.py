@@ -1,0 +1,220 @@
+"""The engine: one half of a model in a process of its own, with its door and its slots.
+
+Rule 1: a call that is not the lease's own needs a lease that is not over.
+Rule 2: what ends a lease, whoever does it, releases the session at the model; what could not be
+        released is tried again at every round of the reaper and keeps its slot.
+Rule 3: gateways call it directly; its replica owns it, and it dies with its replica.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+from serve_app.clock import Clock, MonotonicClock, sleep_until
+from serve_app.lease import HeldLease, LeaseBook, LeaseEnd
+from session.config import RuntimeConfig, SessionLimits
+from session.errors import DuplexError, StageFailed, StageRefused
+from session.fence import Fence
+from session.ids import OperationId, SessionId
+from session.unit import SpeechChunk, Unit, UnitResult
+from stages.binding import Stage0Door, Stage1Door
+from stages.contract import Capacity, Released, Speech, Stage0Model, Stage1Model
+from stages.plugins import load_plugin
+
+log = logging.getLogger(__name__)
+
+
+class Engine:
+    """What both engines have in common."""
+
+    def __init__(
+        self,
+        model: Stage0Model | Stage1Model,
+        door: Stage0Door | Stage1Door,
+        limits: SessionLimits,
+        clock: Clock | None = None,
+    ) -> None:
+        self._model = model
+        self._guarded = door
+        self._limits = limits
+        self._clock = clock or MonotonicClock()
+        self._book = LeaseBook(max_sessions=limits.max_sessions, ttl_s=limits.lease_ttl_s)
+        self._releasing: dict[HeldLease, asyncio.Task[None]] = {}
+        self._reaper: asyncio.Task[None] | None = None
+        self._is_warm = False
+
+    async def start(self) -> None:
+        """Warm the model up and begin to look after the leases."""
+        await self._model.warm_up()
+        self._is_warm = True
+        self._reaper = asyncio.create_task(  # noqa: TID251 - runs as long as the process
+            self._run_reaper()
+        )
+
+    async def hold(
+        self, session_id: SessionId, incarnation: int
+    ) -> AsyncGenerator[DuplexError | LeaseEnd | None, None]:
+        """Hold a slot: yields None or why there is none, and at the end the reason of the end.
+
+        Leaving the stream gives the slot back.
+        """
+        try:
+            lease = self._book.admit(session_id, incarnation, now=self._clock.now())
+        except DuplexError as error:
+            yield error
+            return
+        try:
+            yield None
+            yield await lease.ended()
+        finally:
+            lease.end(LeaseEnd.GIVEN_BACK)
+            self._start_release(lease)
+
+    async def renew(self, session_ids: Sequence[SessionId]) -> tuple[SessionId, ...]:
+        """Prolong leases; return the sessions that have none any more."""
+        return self._book.renew(session_ids, now=self._clock.now())
+
+    async def open(self, fence: Fence, runtime: RuntimeConfig) -> None:
+        """Bind a session that holds a slot."""
+        self._need_lease(fence)
+        await self._guarded.open(fence, runtime)
+
+    async def configure(self, fence: Fence, runtime: RuntimeConfig, generation: int) -> None:
+        """Acknowledge settings that take effect between two units."""
+        self._need_lease(fence)
+        await self._guarded.configure(fence, runtime, generation)
+
+    async def cancel(self, cancelled: Fence, current: Fence, heard: str) -> Released:
+        """Advance to `current` and drop what `cancelled` held."""
+        return await self._guarded.cancel(cancelled, current, heard)
+
+    async def close(self, fence: Fence) -> Released:
+        """Release the session at the model, and with it the slot."""
+        lease = self._book.of(fence.session_id, fence.incarnation)
+        try:
+            released = await self._guarded.close(fence)
+        except StageFailed:
+            # The session is over all the same; the reaper goes on trying.
+            if lease is not None:
+                lease.end(LeaseEnd.CLOSED)
+            raise
+        if lease is not None:
+            self._book.free(lease)
+        return released
+
+    async def alive(self) -> None:
+        """Never return: whoever awaits this learns of the end of the process."""
+        await asyncio.Event().wait()
+
+    async def health(self) -> str:
+        """Return `ok`, or what is wrong."""
+        if not self._is_warm:
+            return "the model is not warm yet"
+        if self._reaper is None or self._reaper.done():
+            return "nobody looks after the leases"
+        return "ok"
+
+    async def capacity(self) -> Capacity:
+        """Return what is left."""
+        return Capacity(self._book.max_sessions, self._book.taken)
+
+    async def reap(self) -> None:
+        """End the leases whose time is up, and release what is over and not released yet."""
+        self._book.expire(now=self._clock.now())
+        for lease in self._book.ending():
+            self._start_release(lease)
+
+    async def _run_reaper(self) -> None:
+        while True:
+            await sleep_until(self._clock, self._clock.now() + self._limits.reaper_interval_s)
+            try:
+                await self.reap()
+            except Exception:  # the reaper must outlive any fault of a session
+                log.exception("a round of the reaper failed")
+
+    def _need_lease(self, fence: Fence) -> None:
+        lease = self._book.of(fence.session_id, fence.incarnation)
+        if lease is None or lease.is_over:
+            raise StageRefused("the session holds no slot at this stage")
+
+    def _start_release(self, lease: HeldLease) -> None:
+        if lease in self._releasing:
+            return
+        task = asyncio.create_task(self._release(lease))  # noqa: TID251 - held in _releasing
+        self._releasing[lease] = task
+        task.add_done_callback(lambda _: self._releasing.pop(lease, None))
+
+    async def _release(self, lease: HeldLease) -> None:
+        fence = self._guarded.fence_of(lease.session_id)
+        try:
+            if fence is not None and fence.incarnation == lease.incarnation:
+                await self._guarded.close(fence)
+        except DuplexError as error:
+            log.warning("release of %s failed, will try again: %s", lease.session_id, error)
+            return
+        self._book.free(lease)
+
+
+class Stage0Engine(Engine):
+    """The hearing and deciding half in its process."""
+
+    def __init__(
+        self, model: Stage0Model, limits: SessionLimits, clock: Clock | None = None
+    ) -> None:
+        self._door = Stage0Door(model, cache_size=limits.completed_append_cache_size)
+        super().__init__(model, self._door, limits, clock)
+        self._recent_unit_ms = 0.0
+
+    async def append(
+        self, fence: Fence, seq: int, operation_id: OperationId, unit: Unit, generation: int
+    ) -> tuple[UnitResult, Speech | None]:
+        """Give one unit to the model. Two values, so that a caller need not fetch the speech."""
+        self._need_lease(fence)
+        began = self._clock.now()
+        appended = await self._door.append(
+            fence, seq=seq, operation_id=operation_id, unit=unit, config_generation=generation
+        )
+        took_ms = 1000 * (self._clock.now() - began)
+        self._recent_unit_ms += 0.2 * (took_ms - self._recent_unit_ms)
+        return appended.result, appended.speech
+
+    async def capacity(self) -> Capacity:
+        """Return what is left, and how long units take lately."""
+        return Capacity(self._book.max_sessions, self._book.taken, self._recent_unit_ms)
+
+
+class Stage1Engine(Engine):
+    """The speaking half in its process."""
+
+    def __init__(
+        self, model: Stage1Model, limits: SessionLimits, clock: Clock | None = None
+    ) -> None:
+        self._door = Stage1Door(model)
+        super().__init__(model, self._door, limits, clock)
+
+    async def speak(
+        self, fence: Fence, seq: int, speech: Speech
+    ) -> AsyncGenerator[SpeechChunk, None]:
+        """Stream one unit's speech."""
+        self._need_lease(fence)
+        stream = self._door.speak(fence, seq=seq, speech=speech)
+        try:
+            async for chunk in stream:
+                yield chunk
+        finally:
+            await stream.aclose()
+
+
+class Stage0Actor(Stage0Engine):
+    """Stage0's engine as an actor: finds its model in the process that it will live in."""
+
+    def __init__(self, plugin: str, settings: dict[str, Any], limits: SessionLimits) -> None:
+        super().__init__(load_plugin(plugin).make_stage0(settings), limits)
+
+
+class Stage1Actor(Stage1Engine):
+    """Stage1's engine as an actor: finds its model in the process that it will live in."""
+
+    def __init__(self, plugin: str, settings: dict[str, Any], limits: SessionLimits) -> None:
+        super().__init__(load_plugin(plugin).make_stage1(settings), limits)

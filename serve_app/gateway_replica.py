@@ -1,0 +1,35 @@
+"""The gateway in its Serve replica: this process's keys, and the way to the stages over Ray."""
+
+import os
+from dataclasses import replace
+from typing import Any
+
+from ray.serve.handle import DeploymentHandle
+
+from serve_app.exposure import listens_on_loopback
+from serve_app.gateway import Gateway
+from serve_app.settings import GatewaySettings, keys_in
+from serve_app.stage_client import RayStageDirectory
+from stages.descriptor import Descriptor
+
+
+class GatewayReplica(Gateway):
+    """One replica of the gateway. It learns here what the application builder can not know."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        descriptor: Descriptor,
+        stage0: DeploymentHandle[Any],
+        stage1: DeploymentHandle[Any],
+    ) -> None:
+        own = replace(
+            settings,
+            api_keys=keys_in(os.environ),
+            allow_unauthenticated=listens_on_loopback(),
+        )
+
+        async def open_directory() -> RayStageDirectory:
+            return RayStageDirectory(stage0, stage1, descriptor, settings.limits)
+
+        super().__init__(own, open_directory)

@@ -119,9 +119,7 @@ def _listen_instead_of_answer(
     reason = "model_listen" if result.turn_end else "continuation_limit"
     state.turns_expected = False
     shown = response.response_id if response.is_visible else None
-    listen = ListenDecided(
-        state.fence, reason, is_model_listen=result.turn_end, response_id=shown
-    )
+    listen = ListenDecided(state.fence, reason, is_model_listen=result.turn_end, response_id=shown)
     return [Emit(listen), *end_answer(state, "completed", reason)]
 
 

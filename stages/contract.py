@@ -68,7 +68,10 @@ class Stage0Model(Protocol):
         ...
 
     async def append(self, session_id: SessionId, unit: Unit) -> Appended:
-        """Consume one unit and decide."""
+        """Consume one unit and decide.
+
+        A unit that `closes_input` and leaves nothing to answer is LISTEN with `turn_end`.
+        """
         ...
 
     async def configure(self, session_id: SessionId, runtime: RuntimeConfig) -> None:
@@ -76,7 +79,11 @@ class Stage0Model(Protocol):
         ...
 
     async def interrupt(self, session_id: SessionId, heard: str) -> None:
-        """Drop the answer in progress. The user heard only `heard` of it. May run during append."""
+        """Drop the answer in progress; the user heard only `heard` of it.
+
+        May come during an append: that unit then counts as not consumed and its audio will be
+        appended again.
+        """
         ...
 
     async def close(self, session_id: SessionId) -> None:

@@ -17,13 +17,14 @@ from session.effects import (
     Synthesize,
     WakeAt,
 )
-from session.events import Event, SpeechDelta
+from session.events import Event, ItemShown, SpeechDelta
 from session.fence import Fence
-from session.ids import SessionId
+from session.ids import ItemId, SessionId
 from session.machine import DuplexSession
 from session.model_profile import ModelProfile
 from session.stimuli import (
     AudioAppended,
+    ItemRetrieved,
     OpenRequested,
     SpeechArrived,
     SpeechFinished,
@@ -106,6 +107,10 @@ class Driver:
 
     def asked(self, kind: type[EffectT], effects: list[Effect] | None = None) -> list[EffectT]:
         return [e for e in (self.effects if effects is None else effects) if isinstance(e, kind)]
+
+    def remembered(self, item_id: ItemId) -> str:
+        """Text of an item as the history holds it: asked of the session as a client would."""
+        return self.said(ItemShown, self.do(ItemRetrieved(item_id)))[0].item.text
 
     def last_unit(self) -> SubmitUnit:
         return self.asked(SubmitUnit)[-1]

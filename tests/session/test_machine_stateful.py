@@ -1,9 +1,10 @@
 """Random lives of a session: stages answer late, twice, never, out of order; the laws hold."""
 
+import os
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -68,6 +69,7 @@ CONFIGS = [
 # Sizes around the boundaries of window, unit and acknowledgement, where faults live.
 MS = st.sampled_from([1, 31, 32, 33, 200, 699, 700, 701, 999, 1000, 1001, 2000])
 ACKS = st.sampled_from([0, 1, 499, 500, 501, 1000, 10**6])
+NO_SHRINK = "KERNEL_TESTS_NO_SHRINK" in os.environ
 WORDS = st.sampled_from(["", "yes. ", "one two ", "done."])
 
 
@@ -271,13 +273,15 @@ class SessionMachine(RuleBasedStateMachine):
 
 
 def run_machine(examples: int, steps: int) -> None:
-    """Run the machine with a fixed seed."""
+    """Run the machine with a fixed seed. KERNEL_TESTS_NO_SHRINK saves a mutant's last minute."""
+    phases = set(Phase) - ({Phase.shrink, Phase.explain} if NO_SHRINK else set())
     run_state_machine_as_test(
         SessionMachine,
         settings=settings(
             max_examples=examples,
             stateful_step_count=steps,
             deadline=None,
+            phases=phases,
             derandomize=True,
             database=None,
             suppress_health_check=list(HealthCheck),

@@ -9,7 +9,7 @@ WINDOW = 512  # 32 ms
 
 def run(probabilities: Iterable[float], settings: TurnDetection | None = None) -> list[object]:
     detector = SpeechDetector(settings or TurnDetection(prefix_padding_ms=0))
-    edges = []
+    edges: list[object] = []
     for index, probability in enumerate(probabilities):
         edge = detector.feed(SpeechScore(probability, (index + 1) * WINDOW))
         if edge is not None:

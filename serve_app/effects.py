@@ -9,7 +9,7 @@ Rule 3: the speech of a unit is kept from Stage0's answer until Stage1 is given 
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final, assert_never
 
@@ -46,7 +46,7 @@ from session.stimuli import (
     UnitFailed,
     UnitFinished,
 )
-from session.unit import Decision, SpeechChunk
+from session.unit import Decision
 
 log = logging.getLogger(__name__)
 
@@ -155,14 +155,14 @@ def perform(effect: Effect, shell: Shell) -> None:
             assert_never(effect)
 
 
-async def release(stages: StageSession, fence: Fence, shell_clock: Clock, retry_s: float) -> None:
+async def release(stages: StageSession, fence: Fence, clock: Clock, retry_s: float) -> None:
     """Close both stages; a release that fails is tried again, for as long as it takes."""
     while True:
         try:
             await stages.close(fence)
         except StageError as error:
             log.warning("release of %s failed, will try again: %s", fence.session_id, error)
-            await sleep_until(shell_clock, shell_clock.now() + retry_s)
+            await sleep_until(clock, clock.now() + retry_s)
         else:
             return
 
@@ -224,22 +224,13 @@ async def _speak(effect: Synthesize, speech: SpeechRef, shell: Shell) -> None:
     await _after_cancel(shell)
     fence, seq = effect.fence, effect.seq
     try:
-        chunks = shell.opened().speak(fence, seq=seq, speech=speech)
-        try:
-            async for chunk in chunks:
-                shell.post(SpeechArrived(fence, seq, chunk))
-        finally:
-            await _close_iterator(chunks)
+        # A cancelled task ends the port's generator where it waits, and so the remote call.
+        async for chunk in shell.opened().speak(fence, seq=seq, speech=speech):
+            shell.post(SpeechArrived(fence, seq, chunk))
     except StageError as error:
         shell.post(SpeechFailed(fence, seq, error))
     else:
         shell.post(SpeechFinished(fence, seq))
-
-
-async def _close_iterator(chunks: AsyncIterator[SpeechChunk]) -> None:
-    """Tell the stage that nobody listens any more: leaving a loop alone does not."""
-    if isinstance(chunks, AsyncGenerator):
-        await chunks.aclose()
 
 
 def _cancel_stages(effect: CancelStages, shell: Shell) -> None:

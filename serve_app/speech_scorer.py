@@ -57,7 +57,8 @@ class SileroScorer:
 class SileroScorers:
     """Makes scorers; loads the model once, when the first session needs it."""
 
-    def __init__(self) -> None:
+    def __init__(self, load: Callable[[], SileroVad] = SileroVad.load) -> None:
+        self._load = load
         self._vad: SileroVad | None = None
         self._loading = asyncio.Lock()
 
@@ -65,5 +66,5 @@ class SileroScorers:
         """Return a new session's scorer."""
         async with self._loading:
             if self._vad is None:
-                self._vad = await asyncio.to_thread(SileroVad.load)
+                self._vad = await asyncio.to_thread(self._load)
         return SileroScorer(self._vad)

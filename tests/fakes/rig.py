@@ -98,6 +98,8 @@ class Rig:
                 await self.ended()
             else:
                 self._task.cancel()
+        if error is None:
+            assert self.clock.pending == 0
 
     def post(self, *contents: Command | Stimulus) -> None:
         """Put things in the mailbox, in order."""

@@ -30,7 +30,10 @@ class Call:
 
 @dataclass
 class Knobs:
-    """What a test can do to the calls: open, append, speak, chunk, configure, cancel, close."""
+    """What a test can do to the calls: open, append, speak, configure, cancel, close.
+
+    `answer` is an append on its way back, `chunk` a piece of speech on its way.
+    """
 
     calls: list[Call] = field(default_factory=list)
     _held: dict[str, asyncio.Event] = field(default_factory=dict)
@@ -56,8 +59,8 @@ class Knobs:
         self._came[name].clear()
 
     def names(self) -> list[str]:
-        """Names of all calls so far, chunks left out."""
-        return [call.name for call in self.calls if call.name != "chunk"]
+        """Names of all calls so far; what came back is left out."""
+        return [call.name for call in self.calls if call.name not in {"answer", "chunk"}]
 
     async def enter(self, name: str, fence: Fence, seq: int = 0) -> None:
         """Note a call; hold it or fail it as the test wants."""
@@ -112,6 +115,7 @@ class ScriptedStages:
             unit=unit,
             config_generation=config_generation,
         )
+        await self._knobs.enter("answer", fence, seq)
         ref = Ref(appended.speech)
         self._directory.live_refs.add(ref)
         return AppendedRef(appended.result, ref)

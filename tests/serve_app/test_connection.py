@@ -1,6 +1,7 @@
 """One socket: the reader listens, the writer writes, and the session hears of every end."""
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -178,6 +179,18 @@ async def test_a_client_that_says_nothing_is_told_so() -> None:
         await line.ended()
 
 
+async def test_a_session_does_not_begin_on_a_socket_that_is_being_closed() -> None:
+    async with dialled(ScriptedDirectory()) as line:
+        line.socket.stop_reading()
+        await settle()
+        line.clock.advance(line.limits.config_timeout_s)
+        line.socket.say(update())
+        await settle()
+        assert not line.actors
+        line.socket.read_again()
+        assert await line.socket.wait_closed() == (1000, "config_timeout")
+
+
 async def test_the_time_limit_ends_with_the_first_event() -> None:
     async with dialled(ScriptedDirectory()) as line:
         line.socket.say(update())
@@ -236,6 +249,15 @@ async def test_deltas_that_were_sent_are_what_the_transcript_says() -> None:
         deltas = [e["delta"] for e in said if e["type"] == "response.audio_transcript.delta"]
         [done] = [e for e in said if e["type"] == "response.audio_transcript.done"]
         assert "".join(deltas) == done["transcript"] == "Answer 1 to sess_1, part 1 of 1."
+
+
+async def test_each_answer_is_encoded_as_one_stream() -> None:
+    async with dialled(answering()) as line:
+        line.socket.say(update(output_audio_format="g711_ulaw", extra_body={"auto_response": True}))
+        line.socket.say(append(1_000))
+        said = await line.until("rate_limits.updated")
+        sound = [e["delta"] for e in said if e["type"] == "response.audio.delta"]
+        assert sum(len(base64.b64decode(delta)) for delta in sound) == 600 * 8
 
 
 async def test_a_reason_that_is_too_long_for_a_close_frame_is_cut() -> None:

@@ -293,6 +293,17 @@ async def test_waiting_input_is_bounded_and_the_refusal_keeps_its_place() -> Non
     assert isinstance((await mailbox.take()).content, AudioReceived)
 
 
+async def test_input_that_has_been_dealt_with_counts_no_longer() -> None:
+    limits = SessionLimits(max_pending_input_bytes_per_session=100_000)
+    async with Rig(ScriptedDirectory(), config=config(), limits=limits) as rig:
+        await rig.until(SessionUpdated)
+        for _ in range(6):
+            rig.post(audio(1_000), HeartbeatReceived())
+            said = await rig.read_until(HeartbeatAnswered)
+            assert not events_of(ErrorRaised, said)
+            await settle()
+
+
 # --- answers and cancellation -------------------------------------------------------------------
 
 
@@ -367,20 +378,35 @@ async def test_a_unit_of_the_new_epoch_waits_for_the_cancel() -> None:
         assert last.fence == rig.actor.fence
 
 
-async def test_speech_is_let_go_of_when_spoken_or_stale() -> None:
-    directory = ScriptedDirectory(speak_at_units=[1, 3, 4], sentences=1)
+async def test_speech_that_waits_for_its_turn_is_let_go_of_when_stale() -> None:
+    directory = answering(speak_at_units=[1, 2], sentences=2)
+    directory.knobs.hold("chunk")
     async with Rig(directory, config=config()) as rig:
-        for _ in range(2):
-            rig.post(audio(1_000, loud=False))
-        await rig.until(ResponseFinished)
-        directory.knobs.hold("append")
-        rig.post(audio(1_000, loud=False))
-        while len([name for name in directory.knobs.names() if name == "append"]) < 3:
+        rig.post(audio(1_000), audio(1_000))
+        while len(rig.handled(UnitFinished)) < 2:
             await settle()
+        assert len(directory.live_refs) == 2  # one is being spoken, one waits
         rig.post(BargedIn())
-        directory.knobs.release("append")
         await directory.knobs.wait_called("cancel")
         await settle()
+        gc.collect()
+        assert len(directory.live_refs) == 0
+
+
+async def test_speech_that_comes_too_late_is_not_kept() -> None:
+    directory = answering(speak_at_units=[1, 2])
+    async with Rig(directory, config=config()) as rig:
+        rig.post(audio(1_000))
+        await rig.until(ResponseFinished)
+        directory.knobs.hold("answer")
+        rig.post(audio(1_000))
+        await directory.knobs.wait_called("answer")
+        await directory.knobs.wait_called("answer")
+        rig.post(BargedIn())
+        await directory.knobs.wait_called("cancel")
+        directory.knobs.release("answer")
+        while len(rig.handled(UnitFinished)) < 2:
+            await settle()
         gc.collect()
         assert len(directory.live_refs) == 0
 

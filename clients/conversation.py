@@ -143,6 +143,7 @@ class _Conversation:
         self._speaker = PlaybackClock(ack_every_s=options.ack_every_s)
         self._timeline = Timeline()
         self._lags_ms: list[float] = []
+        self._all_said = False
         self._started_s = 0.0
         self._ended_s = 0.0
 
@@ -210,9 +211,13 @@ class _Conversation:
         options = self._options
         if now - self._started_s >= options.time_limit_s:
             return "time_limit"
-        if not self._source.is_over or not self._speaker.is_idle(now):
+        if not self._all_said:
+            self._all_said = self._source.is_over
             self._log.touch(now)
             return None
+        if not self._speaker.is_idle(now):
+            return None
+        self._log.touch(self._speaker.busy_until_s)
         return self._log.verdict(
             now, quiet_s=options.quiet_s, reply_timeout_s=options.reply_timeout_s
         )

@@ -69,9 +69,9 @@ class ConversationLog:
             case _:
                 self._observe_user(event)
 
-    def touch(self, now: float) -> None:
-        """Something the log does not see is still going on, such as playback."""
-        self._last_happening_s = now
+    def touch(self, at_s: float) -> None:
+        """Something the log does not see was going on until then, such as playback."""
+        self._last_happening_s = max(self._last_happening_s, at_s)
 
     def take_news(self) -> tuple[str, ...]:
         """Return the lines that have become complete since the last call."""

@@ -181,6 +181,7 @@ async def serve_echo() -> None:
 
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
+    listener.listen()  # before the port is told: a client may connect at once
     config = uvicorn.Config(_echo, lifespan="off", log_level="warning", ws="auto")
     config.load()
     protocol = getattr(config.ws_protocol_class, "__name__", "")

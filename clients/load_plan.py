@@ -22,8 +22,8 @@ class LoadPlan:
     chunk_ms: int = 200
     heartbeat_every: int = 5
     """A heartbeat follows every so-manieth append and is timed."""
-    drain_s: float = 10.0
-    """How long answers may go on after the last speech was sent."""
+    drain_s: float = 15.0
+    """How long answers may go on, and be played, after the last speech was sent."""
     commits: bool = False
     """An explicit commit follows each end of speech."""
     api_key: str | None = None

@@ -97,10 +97,14 @@ class LoadSession:
             spoken_s = blocks * self._plan.chunk_ms / 1000
             if spoken_s <= self._plan.seconds:
                 await self._send(client, block, blocks)
-            elif self._open_responses and spoken_s <= self._plan.seconds + self._plan.drain_s:
-                await self._send(client, Block(bytes(len(block.pcm)), block.due_s), blocks)
-            else:
+            elif self._is_answered() or spoken_s > self._plan.seconds + self._plan.drain_s:
+                await self._acknowledge(client)
                 return
+            else:
+                await self._send(client, Block(bytes(len(block.pcm)), block.due_s), blocks)
+
+    def _is_answered(self) -> bool:
+        return not self._open_responses and self._speaker.is_idle(self._clock())
 
     async def _send(self, client: DuplexClient, block: Block, number: int) -> None:
         for end_s in block.speech_ends_s:
@@ -114,7 +118,10 @@ class LoadSession:
         if number % self._plan.heartbeat_every == 0:
             self._heartbeats.sent(now)
             await client.send(commands.heartbeat())
-        for ack in self._speaker.due_acks(now):
+        await self._acknowledge(client)
+
+    async def _acknowledge(self, client: DuplexClient) -> None:
+        for ack in self._speaker.due_acks(self._clock()):
             await client.ack_playback(ack.response_id, ack.played_ms)
 
     def _observe(self, event: ServerEvent) -> None:

@@ -120,6 +120,11 @@ class PlaybackClock:
                 del self._tracks[response_id]
         return acks
 
+    @property
+    def busy_until_s(self) -> float:
+        """When everything that has come in so far will have been heard."""
+        return self._free_at_s
+
     def is_idle(self, now: float) -> bool:
         """Whether everything that came in has been heard or flushed."""
         return now >= self._free_at_s

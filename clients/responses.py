@@ -85,9 +85,9 @@ _Claim = asyncio.Future[ResponseHandle]
 class ResponseTable:
     """Sorts events by response, and responses by who asked for them.
 
-    A response whose metadata names a request belongs to that request. One without goes to whoever
-    waits for the next response, then to the oldest open request (for servers that do not echo
-    metadata), and is otherwise kept for the next who asks.
+    A response whose metadata names a request belongs to that request. A server that sends no
+    metadata at all does not echo it either: there, the oldest open request gets the response. Any
+    other goes to whoever waits for the next response, or is kept for the next who asks.
     """
 
     def __init__(self, *, bound: int) -> None:
@@ -152,12 +152,12 @@ class ResponseTable:
         named = created.metadata.get(REQUEST_ID)
         if isinstance(named, str):
             return _open_claim(self._requests.pop(named, None))
-        while self._listeners:
-            claim = _open_claim(self._listeners.popleft())
+        while not created.metadata and self._requests:
+            claim = _open_claim(self._requests.popitem(last=False)[1])
             if claim is not None:
                 return claim
-        while self._requests:
-            claim = _open_claim(self._requests.popitem(last=False)[1])
+        while self._listeners:
+            claim = _open_claim(self._listeners.popleft())
             if claim is not None:
                 return claim
         return None

@@ -65,8 +65,9 @@ def write_wav(path: Path, recording: Recording) -> None:
 
 def to_pcm16(samples: Samples) -> bytes:
     """Turn samples between -1 and 1 into 16-bit ones; louder ones are clipped."""
-    scaled = np.rint(np.nan_to_num(samples) * _FULL_SCALE)
-    return np.clip(scaled, -32_768, 32_767).astype("<i2").tobytes()
+    bounded = np.clip(np.nan_to_num(samples, posinf=1.0, neginf=-1.0), -1.0, 1.0)
+    scaled = np.rint(bounded * _FULL_SCALE)
+    return np.minimum(scaled, _FULL_SCALE - 1).astype("<i2").tobytes()
 
 
 def from_pcm16(pcm: bytes) -> Samples:

@@ -99,12 +99,9 @@ def _encoding(named: object, param: str) -> AudioEncoding:
 
 
 def _rate_hz(value: object, param: str) -> int:
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
-    if not (is_whole and MIN_RATE_HZ <= value <= MAX_RATE_HZ):  # type: ignore[operator]  # is_whole
-        raise _unsupported(
-            f"{param} must be a whole number from {MIN_RATE_HZ} to {MAX_RATE_HZ}", param
-        )
-    return value  # type: ignore[return-value]  # is_whole
+    if isinstance(value, int) and MIN_RATE_HZ <= value <= MAX_RATE_HZ:
+        return value
+    raise _unsupported(f"{param} must be a whole number from {MIN_RATE_HZ} to {MAX_RATE_HZ}", param)
 
 
 def _unsupported(message: str, param: str) -> BadAudio:

@@ -48,7 +48,7 @@ KEYS = st.one_of(st.sampled_from(WORDS), ANY_TEXT)
 VALUES = st.recursive(
     SCALARS,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=5),
-    max_leaves=12,
+    max_leaves=8,
 )
 EVENT_TYPES = st.sampled_from(sorted(CLIENT_EVENTS) + sorted(ALIASES))
 EVENTS = st.builds(
@@ -94,7 +94,7 @@ def test_any_json(value: object) -> None:
     check(json.dumps(value))
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(EVENTS)
 @example({"type": "turn.signal", "event": {}})
 @example({"type": "session.update", "session": {"output_modalities": [{}]}})

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from session.config import AudioEncoding, AudioFormat
@@ -165,6 +165,12 @@ def test_an_answer_that_began_on_another_socket_is_closed_properly() -> None:
     assert types(FINISHED) == CLOSING
 
 
+def test_a_finished_answer_is_forgotten() -> None:
+    by = projector()
+    project(STARTED, DELTA, FINISHED, by=by)
+    assert [each["type"] for each in project(FINISHED, by=by)] == CLOSING
+
+
 def test_every_event_names_its_answer() -> None:
     for sent in project(STARTED, SPEAK, DELTA, FINISHED):
         if sent["type"].startswith("response."):
@@ -264,6 +270,7 @@ def test_a_unit_of_one_token_has_no_gap_to_measure() -> None:
 def test_a_cancelled_answer_says_what_was_sent_and_its_item_what_was_heard() -> None:
     sent = project(STARTED, DELTA, LAST_DELTA, CANCELLED)
     assert only(sent, "response.audio_transcript.done")["transcript"] == "Hello there."
+    assert only(sent, "response.content_part.done")["part"]["transcript"] == "Hello there."
     item = only(sent, "response.output_item.done")["item"]
     assert item["status"] == "incomplete"
     assert item["content"][0]["transcript"] == "Hello"
@@ -289,6 +296,7 @@ DELTAS = st.lists(
 )
 
 
+@settings(max_examples=40)
 @given(DELTAS, st.sampled_from([FINISHED, CANCELLED]))
 def test_the_laws_of_an_answer(deltas: list[SpeechDelta], finished: ResponseFinished) -> None:
     sent = project(STARTED, SPEAK, *deltas, finished)

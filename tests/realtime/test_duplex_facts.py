@@ -164,6 +164,7 @@ def test_echoed_fields_stand_beside_the_servers_and_never_over_them() -> None:
             ("tracing", '"auto"'),
             ("capabilities", '"mine"'),
             ("state", '"mine"'),
+            ("object", '"mine"'),
             ("audio.input.noise_reduction", '{"type":"near_field"}'),
             ("audio.input.format", '"mine"'),
         )

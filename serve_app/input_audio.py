@@ -5,22 +5,15 @@ Rule 2: the scorer and the kernel count the same samples, scored or not.
 """
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, TypeVar
 
 from serve_app.audio_codec import LONG_AUDIO_BYTES, InputConverter, level
 from serve_app.speech_scorer import OpenScorer, SpeechScorer
-from session.config import SessionConfig
+from session.config import AudioFormat, SessionConfig
 from session.errors import BadAudio
 from session.realtime.commands import AudioReceived
 from session.stimuli import AudioAppended, EventRefused, SpeechScore
 from session.unit import SAMPLE_BYTES
-
-T = TypeVar("T")
-
-LONG_SCORING_BYTES: Final = 2_048
-"""More PCM than this is scored in a thread: a window costs the loop more than most frames do."""
 
 
 class InputAudio:
@@ -40,10 +33,7 @@ class InputAudio:
         """Convert and score one append; a refusal stands for audio that can not be decoded."""
         audio_format = received.format or config.input_format
         try:
-            pcm = await _off_loop_if(
-                len(received.data) > LONG_AUDIO_BYTES,
-                lambda: self._converter.convert(received.data, audio_format),
-            )
+            pcm = await self._converted(received.data, audio_format)
         except BadAudio as error:
             return EventRefused(error, received.event_id)
         appended = await self._heard(pcm, config, wants_scores=wants_scores)
@@ -73,6 +63,12 @@ class InputAudio:
         """Drop what is not final yet: the client cleared its input."""
         self._converter.reset()
 
+    async def _converted(self, data: bytes, audio_format: AudioFormat) -> bytes:
+        """Convert in a thread what is long; whoever awaits it keeps the order."""
+        if len(data) > LONG_AUDIO_BYTES:
+            return await asyncio.to_thread(self._converter.convert, data, audio_format)
+        return self._converter.convert(data, audio_format)
+
     async def _heard(
         self, pcm: bytes, config: SessionConfig, *, wants_scores: bool
     ) -> AudioAppended:
@@ -90,10 +86,4 @@ class InputAudio:
         if self._scorer is None:
             self._scorer = await self._open_scorer()
             self._scorer.skip(self._unscored_samples)
-        scorer = self._scorer
-        return await _off_loop_if(len(pcm) > LONG_SCORING_BYTES, lambda: scorer.score(pcm))
-
-
-async def _off_loop_if(is_long: bool, work: Callable[[], T]) -> T:
-    """Run `work` in a thread when it is long; whoever awaits it keeps the order."""
-    return await asyncio.to_thread(work) if is_long else work()
+        return await self._scorer.score(pcm)

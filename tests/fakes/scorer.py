@@ -15,7 +15,7 @@ class EnergyScorer:
         self._carry = b""
         self._end_sample = 0
 
-    def score(self, pcm: bytes) -> tuple[SpeechScore, ...]:
+    async def score(self, pcm: bytes) -> tuple[SpeechScore, ...]:
         """Return a score for each whole window."""
         stream, size = self._carry + pcm, WINDOW_SAMPLES * SAMPLE_BYTES
         scores = []

@@ -5,8 +5,7 @@ When each is sent, how often and in which order stands in docs/wire.md under the
 
 from typing import Literal
 
-from session.realtime.server_objects import (
-    Absent,
+from session.realtime.event_objects import (
     AcknowledgedFact,
     AudioPart,
     CommittedFact,
@@ -16,14 +15,17 @@ from session.realtime.server_objects import (
     DoneResponse,
     DurationUsage,
     ErrorObject,
-    ItemObject,
     ListeningResponse,
     NoFact,
     OverlapMetadata,
-    SessionObject,
     SpeakMetadata,
     TextPart,
     TruncatedFact,
+)
+from session.realtime.server_objects import (
+    Absent,
+    ItemObject,
+    SessionObject,
     WireObject,
 )
 

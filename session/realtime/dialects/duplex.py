@@ -19,8 +19,7 @@ from session.ids import IdFactory, ResponseId
 from session.realtime import server_events as wire
 from session.realtime.capabilities import Capabilities
 from session.realtime.dialects import duplex_facts, shapes
-from session.realtime.facts import ServerFacts
-from session.realtime.server_objects import (
+from session.realtime.event_objects import (
     AudioPart,
     CreatedEcho,
     CreatedMetadata,
@@ -32,6 +31,7 @@ from session.realtime.server_objects import (
     StatusDetails,
     TextPart,
 )
+from session.realtime.facts import ServerFacts
 from session.unit import OUTPUT_RATE_HZ, SAMPLE_BYTES, samples_to_ms
 
 MAX_DELTA_BYTES: Final = 240_000

@@ -6,14 +6,16 @@ from session import events as kernel
 from session.realtime import server_events as wire
 from session.realtime.capabilities import Capabilities
 from session.realtime.dialects import shapes
-from session.realtime.server_objects import (
+from session.realtime.event_objects import (
     AcknowledgedFact,
     CommittedFact,
     DurationUsage,
-    ItemObject,
     ListeningResponse,
     ListenMetadata,
     OverlapMetadata,
+)
+from session.realtime.server_objects import (
+    ItemObject,
 )
 
 SessionEvent = (

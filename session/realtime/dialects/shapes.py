@@ -12,10 +12,14 @@ from session.config import AudioEncoding, SessionConfig, TurnDetection
 from session.errors import DuplexError
 from session.events import ItemView, Playback, SessionSnapshot, TextMark
 from session.realtime.capabilities import Capabilities
+from session.realtime.event_objects import (
+    ErrorObject,
+    StageMetrics,
+    VendorMetadata,
+)
 from session.realtime.server_objects import (
     AudioSideObject,
     ContentPart,
-    ErrorObject,
     FunctionOutputItem,
     InputAudioPart,
     InputTextPart,
@@ -27,9 +31,7 @@ from session.realtime.server_objects import (
     PlaybackObject,
     SessionAudioObject,
     SessionObject,
-    StageMetrics,
     TurnDetectionObject,
-    VendorMetadata,
 )
 from session.unit import SegmentMetrics
 

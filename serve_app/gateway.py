@@ -114,7 +114,7 @@ class Gateway:
         accepted = AsgiSocket(socket)
         try:
             await self._serve(accepted, socket)
-        except Exception:  # noqa: BLE001 - the route: a fault of ours closes this socket only
+        except Exception:  # the route: a fault of ours closes this socket and no other
             log.exception("a connection broke")
             broken = LocalProtocolError("the server made a mistake on this connection")
             await _say_and_close(accepted, broken, INTERNAL_ERROR)

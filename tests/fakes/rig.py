@@ -1,6 +1,7 @@
 """A session actor on fakes, and words to drive it with."""
 
 import asyncio
+from dataclasses import replace
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -17,6 +18,7 @@ from session.model_profile import ModelProfile
 from session.realtime.commands import AudioReceived, Command
 from session.stimuli import CloseRequested, OpenRequested, SocketLost, Stimulus
 from session.unit import INPUT_RATE_HZ
+from stages.scripted.plugin import PLUGIN
 from tests.fakes.clock import FakeClock
 from tests.fakes.ids import SeqIds
 from tests.fakes.scorer import open_energy_scorer
@@ -24,6 +26,7 @@ from tests.fakes.stages import ScriptedDirectory
 
 WAIT_S = 5.0
 """Only a test that has gone wrong ever waits so long."""
+EventT = TypeVar("EventT", bound=Event)
 ContentT = TypeVar("ContentT", bound=Event | CloseSocket)
 
 
@@ -155,3 +158,20 @@ def audio(ms: int, *, loud: bool = True, event_id: str | None = None) -> AudioRe
     pair = b"\x00\x20\x00\xe0" if loud else b"\x00\x00\x00\x00"
     pcm = pair * (ms * INPUT_RATE_HZ // 2000)
     return AudioReceived(data=pcm, format=None, wire_bytes=len(pcm) * 4 // 3, event_id=event_id)
+
+
+def config(**changes: object) -> SessionConfig:
+    """Return settings of a session in which the model speaks on its own."""
+    descriptor = PLUGIN.descriptor
+    base = default_config(descriptor.model_id, descriptor.profile)
+    return replace(base, auto_response=True, **changes)  # type: ignore[arg-type]  # a test's own
+
+
+def names(said: list[Event | CloseSocket]) -> list[str]:
+    """Return the kinds of what was said."""
+    return [type(event).__name__ for event in said]
+
+
+def events_of(kind: type[EventT], said: list[Event | CloseSocket]) -> list[EventT]:
+    """Return what was said of one kind."""
+    return [event for event in said if isinstance(event, kind)]

@@ -226,3 +226,9 @@ class ScriptedDirectory:
     async def health(self) -> dict[str, str]:
         """Answer `ok` for both, or what a test has set."""
         return {"stage0": "ok", "stage1": "ok"} | self.sick
+
+
+def answering(*, max_sessions: int = 1, **settings: Any) -> ScriptedDirectory:
+    """Return stages that answer the first unit with one sentence of three chunks."""
+    script = {"speak_at_units": [1], "sentences": 1} | settings
+    return ScriptedDirectory(max_sessions=max_sessions, **script)

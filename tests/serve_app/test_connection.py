@@ -27,13 +27,8 @@ from tests.fakes.ids import SeqIds
 from tests.fakes.rig import WAIT_S, settle
 from tests.fakes.scorer import open_energy_scorer
 from tests.fakes.socket import MemorySocket
-from tests.fakes.stages import ScriptedDirectory
+from tests.fakes.stages import ScriptedDirectory, answering
 from tests.fakes.wire import append, client, update
-
-
-def answering() -> ScriptedDirectory:
-    """Return stages that answer the first unit with one sentence of three chunks."""
-    return ScriptedDirectory(speak_at_units=[1], sentences=1)
 
 
 @dataclass

@@ -19,17 +19,11 @@ from session.config import SessionLimits
 from session.errors import StageUnavailable
 from tests.fakes.rig import audio, settle
 from tests.fakes.server import hear, serving, until
-from tests.fakes.stages import ScriptedDirectory
+from tests.fakes.stages import ScriptedDirectory, answering
 from tests.fakes.wire import append, append_bytes, client, update
 
 AUTO: dict[str, Any] = {"extra_body": {"auto_response": True}}
 MEBIBYTE = 1_048_576
-
-
-def answering(*, max_sessions: int = 1, **settings: Any) -> ScriptedDirectory:
-    """Return stages that answer the first unit with one sentence of three chunks."""
-    script = {"speak_at_units": [1], "sentences": 1} | settings
-    return ScriptedDirectory(max_sessions=max_sessions, **script)
 
 
 def kinds(events: list[dict[str, Any]]) -> list[str]:

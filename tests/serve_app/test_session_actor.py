@@ -11,29 +11,21 @@ from session.config import (
     AudioEncoding,
     AudioFormat,
     ConfigPatch,
-    SessionConfig,
     SessionLimits,
     TurnDetection,
-    default_config,
 )
 from session.effects import CloseSocket
 from session.errors import (
-    AdmissionRefused,
     InputBackpressure,
     MalformedEvent,
     StageFailed,
-    StageUnavailable,
 )
 from session.events import (
     ErrorRaised,
-    Event,
     HeartbeatAnswered,
     InputBufferCleared,
     ResponseFinished,
-    ResponseStarted,
-    SessionClosed,
     SessionCreated,
-    SessionExpired,
     SessionUpdated,
     SpeechDelta,
     UserSpeechStarted,
@@ -48,22 +40,18 @@ from session.stimuli import (
     HeartbeatReceived,
     InputCleared,
     InputCommitted,
-    ReaderStalled,
     SessionConfigured,
-    SocketLost,
     SpeechArrived,
     SpeechFinished,
     SpeechScore,
-    StagesReleased,
     Stimulus,
     TextAppended,
     Ticked,
     UnitFailed,
     UnitFinished,
 )
-from stages.scripted.plugin import PLUGIN
-from tests.fakes.rig import Rig, audio, settle
-from tests.fakes.stages import ScriptedDirectory
+from tests.fakes.rig import Rig, audio, config, events_of, names, settle
+from tests.fakes.stages import ScriptedDirectory, answering
 
 FORMAT_24K = AudioFormat(AudioEncoding.PCM16, 24_000)
 FORMAT_WAV = AudioFormat(AudioEncoding.WAV, 0)
@@ -76,26 +64,6 @@ CLIENT_STIMULI = (
     EventRefused,
     BargedIn,
 )
-
-
-def config(**changes: object) -> SessionConfig:
-    descriptor = PLUGIN.descriptor
-    base = default_config(descriptor.model_id, descriptor.profile)
-    return replace(base, auto_response=True, **changes)  # type: ignore[arg-type]  # a test's own
-
-
-def answering(*, max_sessions: int = 1, **settings: object) -> ScriptedDirectory:
-    """Return stages that answer the first unit with one sentence of three chunks."""
-    script = {"speak_at_units": [1], "sentences": 1} | settings
-    return ScriptedDirectory(max_sessions=max_sessions, **script)
-
-
-def events_of(kind: type[Event], said: list[Event | CloseSocket]) -> list[Event]:
-    return [event for event in said if isinstance(event, kind)]
-
-
-def names(said: list[Event | CloseSocket]) -> list[str]:
-    return [type(event).__name__ for event in said]
 
 
 # --- order --------------------------------------------------------------------------------------
@@ -455,149 +423,6 @@ async def test_commands_about_resuming_get_a_typed_error() -> None:
         assert (error.error.wire_code, error.event_id) == ("unsupported_session_resume", "r")
         rig.post(EventAcked(7, "k"))
         assert (await rig.until(ErrorRaised)).event_id == "k"
-
-
-# --- the end ------------------------------------------------------------------------------------
-
-
-async def test_close_frees_both_stages_before_it_says_so() -> None:
-    directory = answering()
-    async with Rig(directory, config=config()) as rig:
-        rig.post(audio(1_000))
-        await rig.until(ResponseFinished)
-        directory.knobs.hold("close")
-        rig.post(CloseRequested("client_close"))
-        await directory.knobs.wait_called("close")
-        await settle()
-        assert not rig.handled(StagesReleased)
-        directory.knobs.release("close")
-        said = await rig.read_until(CloseSocket)
-        assert names(said) == ["SessionClosed", "CloseSocket"]
-        assert said[-1] == CloseSocket(1000, "client_close")
-        await rig.ended()
-    assert directory.open_sessions == directory.bound_sessions == 0
-    assert rig.clock.pending == 0
-
-
-async def test_a_failed_release_keeps_the_slot_and_is_tried_again() -> None:
-    directory = ScriptedDirectory()
-    async with Rig(directory, config=config()) as rig:
-        await rig.until(SessionUpdated)
-        directory.knobs.fail_next("close", StageFailed("not yet"))
-        rig.post(CloseRequested())
-        await directory.knobs.wait_called("close")
-        await settle()
-        assert directory.open_sessions == 1
-        assert not rig.handled(StagesReleased)
-        rig.clock.advance(rig.limits.reaper_interval_s)
-        await rig.until(SessionClosed)
-        await rig.ended()
-    assert directory.open_sessions == 0
-
-
-@pytest.mark.parametrize("held", ["open", "append", "speak", "chunk", "configure", "cancel"])
-async def test_a_lost_socket_frees_the_slot_whatever_is_going_on(held: str) -> None:
-    directory = answering()
-    directory.knobs.hold(held)
-    rig = Rig(directory, config=config())
-    async with rig:
-        rig.post(audio(1_000))
-        if held == "configure":
-            rig.post(SessionConfigured(ConfigPatch((("voice", "low"),))))
-        if held == "cancel":
-            await rig.until(ResponseStarted)
-            rig.post(BargedIn())
-        await directory.knobs.wait_called(held)
-        rig.post(SocketLost())
-        await settle()
-        if held in {"open", "cancel"}:
-            directory.knobs.release(held)
-        await rig.ended()
-    assert directory.open_sessions == directory.bound_sessions == 0
-    assert rig.clock.pending == 0
-
-
-async def test_a_socket_that_is_lost_while_closing_changes_nothing() -> None:
-    directory = ScriptedDirectory()
-    async with Rig(directory, config=config()) as rig:
-        await rig.until(SessionUpdated)
-        directory.knobs.hold("close")
-        rig.post(CloseRequested(), SocketLost(), SocketLost())
-        await directory.knobs.wait_called("close")
-        directory.knobs.release("close")
-        await rig.until(SessionClosed)
-        await rig.ended()
-    assert directory.knobs.names().count("close") == 1
-
-
-async def test_a_refused_admission_closes_with_try_again() -> None:
-    directory = ScriptedDirectory(max_sessions=0)
-    async with Rig(directory, config=config()) as rig:
-        error = await rig.until(ErrorRaised)
-        assert isinstance(error.error, AdmissionRefused)
-        assert await rig.until(CloseSocket) == CloseSocket(1013, "resource_exhausted")
-        await rig.ended()
-    assert directory.open_sessions == 0
-
-
-async def test_a_lost_stage_ends_the_session() -> None:
-    directory = ScriptedDirectory()
-    async with Rig(directory, config=config()) as rig:
-        await rig.until(SessionUpdated)
-        directory.opened[0].lose("stage0", StageUnavailable("its process is gone"))
-        said = await rig.read_until(CloseSocket)
-        assert names(said) == ["ErrorRaised", "SessionExpired", "CloseSocket"]
-        assert events_of(SessionExpired, said)
-        await rig.ended()
-    assert directory.open_sessions == 0
-
-
-async def test_a_client_that_does_not_read_is_told_of_once() -> None:
-    limits = SessionLimits(max_output_bytes_per_session=4_096)
-    async with Rig(answering(), config=config(), limits=limits) as rig:
-        rig.post(audio(1_000))
-        await rig.ended()
-        assert len(rig.handled(ReaderStalled)) == 1
-        said = await rig.read_until(CloseSocket)
-        assert said[-1] == CloseSocket(1013, "slow_reader")
-        assert len(events_of(ResponseFinished, said)) == len(events_of(ResponseStarted, said))
-    assert rig.directory.open_sessions == 0
-
-
-# --- our own faults -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", [InputCleared, UnitFinished, SpeechArrived])
-async def test_a_kernel_that_breaks_ends_its_own_session_only(
-    kind: type[Stimulus], caplog: pytest.LogCaptureFixture
-) -> None:
-    directory = answering(max_sessions=2)
-    async with (
-        Rig(directory, config=config()) as rig,
-        Rig(directory, config=config(), session_id="sess_2") as other,
-    ):
-        rig.session.breaks_at = kind
-        rig.post(audio(1_000), InputCleared())
-        said = await rig.read_until(CloseSocket)
-        await rig.ended()
-        assert said[-1] == CloseSocket(1011, "internal_error")
-        assert names(said)[-2] == "ErrorRaised"
-        assert "sess_1" in caplog.text
-        assert directory.open_sessions == 1
-        other.post(audio(1_000))
-        await other.until(ResponseFinished)
-    assert directory.open_sessions == directory.bound_sessions == 0
-
-
-@pytest.mark.parametrize("call", ["append", "speak", "configure"])
-async def test_a_port_that_breaks_its_promise_ends_its_own_session(call: str) -> None:
-    directory = answering()
-    directory.knobs.fail_next(call, KeyError("a bug"))
-    async with Rig(directory, config=config()) as rig:
-        rig.post(audio(1_000), SessionConfigured(ConfigPatch((("voice", "low"),))))
-        assert await rig.until(CloseSocket) == CloseSocket(1011, "internal_error")
-        await rig.ended()
-    assert directory.open_sessions == directory.bound_sessions == 0
 
 
 # --- two at once --------------------------------------------------------------------------------

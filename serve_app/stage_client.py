@@ -122,7 +122,7 @@ class RayStageDirectory:
         self._leases: dict[LeasedStage, SessionId] = {}
         self._renewals: asyncio.Task[None] | None = None
         # Owned by this process alone: when it dies, the witness dies, and the stages notice.
-        self._witness = (
+        self.witness: Any = (
             ray.remote(Witness).options(num_cpus=0, max_concurrency=WATCHED_LEASES).remote()
         )
 
@@ -154,6 +154,12 @@ class RayStageDirectory:
         answers = await asyncio.gather(*(self._health_of(name) for name in names))
         return dict(zip(names, answers, strict=True))
 
+    async def close(self) -> None:
+        """Stop renewing, and let the stages end the leases that are still open."""
+        if self._renewals is not None:
+            self._renewals.cancel()
+        ray.kill(self.witness)
+
     async def _health_of(self, name: str) -> str:
         response: Any = self._handles[name].health.remote()
         try:
@@ -176,7 +182,7 @@ class RayStageDirectory:
         half = await take_lease(
             self._handles[stage],
             fence,
-            self._witness,
+            self.witness,
             self._descriptor,
             timeout_s=self._limits.stage_timeout_s,
         )

@@ -1,0 +1,101 @@
+"""One Ray node with Serve for a test run, and the deploy files on it as operators use them."""
+
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {
+    "RAY_AUTH_MODE": "disabled",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # So that workers find the packages, and the actors that tests define.
+    "PYTHONPATH": str(ROOT),
+}
+APPLICATION = "duplex"
+
+
+@dataclass(frozen=True, slots=True)
+class ServeCluster:
+    """A running node; its HTTP proxy listens on loopback only."""
+
+    port: int
+
+    @property
+    def address(self) -> str:
+        """Host and port of the proxy."""
+        return f"127.0.0.1:{self.port}"
+
+    def deploy(self, file: str, args: Mapping[str, Any] | None = None) -> None:
+        """Deploy a file of deploy/ with some of its args replaced, and wait until it runs."""
+        # Serve has no public call for what `serve run FILE` does.
+        from ray.serve.context import _get_global_client  # noqa: PLC0415 - needs the environment
+        from ray.serve.schema import ServeDeploySchema  # noqa: PLC0415
+
+        tree = yaml.safe_load((ROOT / "deploy" / file).read_text())
+        own = tree["applications"][0].setdefault("args", {})
+        for name, value in (args or {}).items():
+            own[name] = {**own.get(name, {}), **value} if isinstance(value, dict) else value
+        tree["http_options"]["port"] = self.port
+        client = _get_global_client()
+        assert client is not None
+        client.deploy_apps(ServeDeploySchema.model_validate(tree), _blocking=True)
+
+    def stage(self, name: str) -> Any:
+        """Return the handle of a deployment."""
+        from ray import serve  # noqa: PLC0415 - needs the environment
+
+        return serve.get_deployment_handle(name, APPLICATION)
+
+    def delete(self) -> None:
+        """Take the application away."""
+        from ray import serve  # noqa: PLC0415 - needs the environment
+
+        serve.delete(APPLICATION)
+
+
+@contextmanager
+def serve_cluster() -> Iterator[ServeCluster]:
+    """Start Ray and Serve, and stop both at the end."""
+    os.environ.update(ENVIRONMENT)
+    # Ray reads its environment when it is imported.
+    import ray  # noqa: PLC0415
+    from ray import serve  # noqa: PLC0415
+
+    # Short, because sockets lie under it and their paths have a limit.
+    folder = tempfile.mkdtemp(prefix="r", dir="/tmp")
+    ray.init(
+        num_cpus=8,
+        include_dashboard=False,
+        object_store_memory=80 * 2**20,
+        log_to_driver=False,
+        _temp_dir=folder,
+    )
+    try:
+        port = free_port()
+        serve.start(
+            http_options={"host": "127.0.0.1", "port": port},
+            proxy_location="HeadOnly",
+            logging_config={"enable_access_log": False},
+        )
+        yield ServeCluster(port)
+    finally:
+        stop: Callable[[], None] = serve.shutdown  # has no annotations
+        stop()
+        ray.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def free_port() -> int:
+    """Return a port of the loopback interface that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

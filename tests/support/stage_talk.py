@@ -1,0 +1,138 @@
+"""Sessions at a deployed scripted model over Ray, as a gateway would drive them."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+
+from serve_app.leased_stage import LeasedStage, take_lease
+from serve_app.stage_client import RayStageDirectory, RayStageSession
+from session.config import RuntimeConfig, SessionLimits
+from session.errors import AdmissionRefused, StageRefused, StageUnavailable
+from session.fence import Fence
+from session.ids import OperationId, SessionId
+from session.unit import SpeechChunk, Unit
+from stages.descriptor import Descriptor
+from stages.scripted.plugin import PLUGIN
+from tests.support.serve_cluster import ServeCluster
+
+HANGS = 3
+"""Number of the unit on which the script hangs."""
+SILENCE = Unit(pcm=bytes(32_000))
+QUESTION = Unit(pcm=b"", text="hello")
+names = (SessionId(f"sess_{number}") for number in itertools.count())
+
+
+class Talk:
+    """One session over Ray."""
+
+    def __init__(self, stages: RayStageSession, fence: Fence) -> None:
+        self.stages = stages
+        self.fence = fence
+        self.seq = 0
+
+    async def append(self, unit: Unit = SILENCE, generation: int = 0) -> Any:
+        """Give one unit to Stage0."""
+        self.seq += 1
+        return await self.stages.append(
+            self.fence,
+            seq=self.seq,
+            operation_id=OperationId(f"op_{self.fence.epoch}_{self.seq}"),
+            unit=unit,
+            config_generation=generation,
+        )
+
+    async def reach_the_hang(self) -> "asyncio.Task[Any]":
+        """Submit units until one hangs at the stage, and return that call."""
+        while self.seq < HANGS - 1:
+            await self.append()
+        hanging = asyncio.ensure_future(self.append())
+        for _ in range(10):
+            await asyncio.sleep(0)  # until it is on its way; calls of one caller arrive in order
+        await expect_busy(self)
+        return hanging
+
+    async def cancel(self) -> None:
+        """Enter the next epoch at both stages."""
+        cancelled, self.fence, self.seq = self.fence, self.fence.next_epoch(), 0
+        await self.stages.cancel(cancelled, self.fence, "")
+
+    async def close(self) -> None:
+        """Release both stages."""
+        await self.stages.close(self.fence)
+
+
+class Service:
+    """The deployed application as these tests see it."""
+
+    def __init__(
+        self, cluster: ServeCluster, limits: SessionLimits, settings: Mapping[str, Any]
+    ) -> None:
+        """Deploy the scripted model with these limits and settings."""
+        changed = {
+            name: getattr(limits, name)
+            for name in ("max_sessions", "lease_ttl_s", "reaper_interval_s")
+        }
+        cluster.deploy("scripted.yaml", {"limits": changed, "model_settings": dict(settings)})
+        self.limits = limits
+        self.handles = {name: cluster.stage(name) for name in ("Stage0", "Stage1")}
+
+    def directory(self, limits: SessionLimits | None = None) -> RayStageDirectory:
+        """Return a gateway's way to the stages, owned by this process."""
+        return self.directory_for(PLUGIN.descriptor, limits or self.limits)
+
+    def directory_for(self, descriptor: Descriptor, limits: SessionLimits) -> RayStageDirectory:
+        """Return the way of a gateway that expects a certain model."""
+        return RayStageDirectory(self.handles["Stage0"], self.handles["Stage1"], descriptor, limits)
+
+    async def slots_taken(self) -> list[int]:
+        """Return how many slots each stage has given out."""
+        return [(await handle.capacity.remote()).open_sessions for handle in self.handles.values()]
+
+    async def until_free(self) -> None:
+        """Wait until no slot is taken any more; the test's time limit is the bound."""
+        while await self.slots_taken() != [0, 0]:  # noqa: ASYNC110 - no event crosses the process
+            await asyncio.sleep(0.05)
+
+    async def until_it_opens(self, directory: RayStageDirectory) -> Talk:
+        """Open a session as soon as the stages let one in again."""
+        while True:
+            try:
+                return await begin(directory)
+            except (StageUnavailable, AdmissionRefused):
+                await asyncio.sleep(0.1)
+
+    async def lease(self, name: str, directory: RayStageDirectory) -> LeasedStage:
+        """Lease one stage by hand, without a session in it."""
+        return await take_lease(
+            self.handles[name],
+            Fence(next(names), 0, 0, 0),
+            directory.witness,
+            PLUGIN.descriptor,
+            timeout_s=20,
+        )
+
+
+async def begin(directory: RayStageDirectory, runtime: RuntimeConfig | None = None) -> Talk:
+    """Open a session."""
+    fence = Fence(next(names), 0, 0, 0)
+    return Talk(await directory.open(fence, runtime or RuntimeConfig()), fence)
+
+
+async def expect_busy(talk: Talk) -> None:
+    """Show that a unit is inside the stage: it refuses another one."""
+    with pytest.raises(StageRefused, match="still running"):
+        await talk.stages.append(
+            talk.fence,
+            seq=talk.seq + 1,
+            operation_id=OperationId("op_busy"),
+            unit=SILENCE,
+            config_generation=0,
+        )
+
+
+async def collect(chunks: AsyncIterator[SpeechChunk]) -> list[SpeechChunk]:
+    """Return all chunks of a stream."""
+    return [chunk async for chunk in chunks]

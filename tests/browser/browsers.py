@@ -1,0 +1,150 @@
+"""Debian's Chromium, headless, with a microphone that plays a file and never reaches the net."""
+
+import json
+import math
+import os
+import shutil
+import wave
+from array import array
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from playwright.async_api import Page, ViewportSize, WebSocket, async_playwright, expect
+
+QUIET_FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--autoplay-policy=no-user-gesture-required",
+)
+MIC_RATE_HZ = 48_000
+WAIT_MS = 60_000
+"""Only a test that has gone wrong ever waits so long."""
+
+Scheme = Literal["light", "dark"]
+
+expect.set_options(timeout=WAIT_MS)
+
+
+def chromium_path() -> str:
+    """Find the browser, or skip; where DUPLEX_REQUIRE_BROWSER=1, fail instead."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is not None:
+        return path
+    message = "no chromium on PATH: apt-get install chromium"
+    if os.environ.get("DUPLEX_REQUIRE_BROWSER") == "1":
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+def write_recording(path: Path, samples: "array[int]") -> Path:
+    """Write PCM16 samples at MIC_RATE_HZ as a WAV for the microphone to play."""
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(MIC_RATE_HZ)
+        file.writeframes(samples.tobytes())
+    return path
+
+
+def hum(seconds: float) -> "array[int]":
+    """Make a sound that no one could take for silence."""
+    samples = array("h")
+    for n in range(int(MIC_RATE_HZ * seconds)):
+        t = n / MIC_RATE_HZ
+        samples.append(int(8000 * math.sin(2 * math.pi * 220 * t) * math.sin(4 * t) ** 2))
+    return samples
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Who opens the page, and with what."""
+
+    microphone: Path | None = None
+    """A WAV that the microphone plays; None for a beep once a second."""
+    loops: bool = True
+    consent: Literal["given", "refused"] = "given"
+    has_device: bool = True
+    size: tuple[int, int] = (1280, 800)
+    scheme: Scheme = "light"
+    motion: Literal["no-preference", "reduce"] = "no-preference"
+    flags: tuple[str, ...] = field(default=())
+
+    def arguments(self) -> list[str]:
+        flags = [*QUIET_FLAGS, *self.flags]
+        if self.has_device:
+            flags.append("--use-fake-device-for-media-stream")
+        if self.microphone is not None:
+            end = "" if self.loops else "%noloop"
+            flags.append(f"--use-file-for-fake-audio-capture={self.microphone}{end}")
+        consent = "" if self.consent == "given" else "=deny"
+        flags.append(f"--use-fake-ui-for-media-stream{consent}")
+        return flags
+
+
+@asynccontextmanager
+async def open_page(url: str, visitor: Visitor | None = None) -> AsyncIterator[Page]:
+    """Open the page in a browser of its own; an exception in the page fails the test."""
+    visitor = visitor or Visitor()
+    width, height = visitor.size
+    faults: list[str] = []
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=chromium_path(), args=visitor.arguments()
+        )
+        try:
+            page = await browser.new_page(
+                viewport=ViewportSize(width=width, height=height),
+                color_scheme=visitor.scheme,
+                reduced_motion=visitor.motion,
+            )
+            page.set_default_timeout(WAIT_MS)
+            page.on("pageerror", lambda error: faults.append(str(error)))
+            await page.goto(url)
+            yield page
+        finally:
+            await browser.close()
+    assert not faults, faults
+
+
+async def state(page: Page, *names: str) -> str:
+    """Wait until the page is in one of the states; return it."""
+    handle = await page.wait_for_function(
+        "names => names.includes(document.body.dataset.state) && document.body.dataset.state",
+        arg=list(names),
+    )
+    return str(await handle.json_value())
+
+
+async def fact(page: Page, name: str) -> str | None:
+    """Read one of the facts that the page shows on its body (`data-...`, in camel case)."""
+    value = await page.evaluate("name => document.body.dataset[name] ?? null", name)
+    return None if value is None else str(value)
+
+
+class Tap:
+    """What goes over the page's sockets, both ways, in order."""
+
+    def __init__(self, page: Page) -> None:
+        self.events: list[dict[str, Any]] = []
+        page.on("websocket", self._listen)
+
+    def all(self, kind: str) -> list[dict[str, Any]]:
+        return [event for event in self.events if event["type"] == kind]
+
+    def acknowledged(self, response_id: str) -> list[dict[str, Any]]:
+        """What the service answered to the acknowledgements of a response."""
+        facts = [event["event"] for event in self.all("playback.acknowledged")]
+        return [fact for fact in facts if fact["response_id"] == response_id]
+
+    def _listen(self, socket: WebSocket) -> None:
+        for name in ("framesent", "framereceived"):
+            socket.on(name, lambda text: self.events.append(json.loads(text)))

@@ -19,6 +19,7 @@ from session.ids import ItemId
 from session.ledger.history import Item
 from session.lifecycle import TurnTrigger, move_turn
 from session.pump import pump
+from session.speech_edges import close_open_speech
 from session.state import SessionState
 from session.stimuli import InputCommitted
 from session.unit import INPUT_RATE_HZ, SAMPLE_BYTES, samples_to_ms
@@ -26,21 +27,23 @@ from session.unit import INPUT_RATE_HZ, SAMPLE_BYTES, samples_to_ms
 
 def handle(state: SessionState, commit: InputCommitted, now: float) -> list[Effect]:
     """Apply one commit of the client."""
-    item = state.input.open_item
     if commit.is_speech is False:
-        return _silence(state, now)
-    if item.is_empty:
+        return close_open_speech(state) + _silence(state, now)
+    if state.input.open_item.is_empty:
         error = IllegalNow("nothing to commit: append audio first", code="input_audio_buffer_empty")
         return [Emit(ErrorRaised(error, commit.event_id))]
-    if state.answer_in_progress(now) and state.response.active is not None:
-        return _overlapping(state)
     if state.input.pending_turns >= state.limits.max_pending_turns_per_session:
         limit = state.limits.max_pending_turns_per_session
         error_full = InputBackpressure(f"{limit} committed turns are already waiting")
         return [Emit(ErrorRaised(error_full, commit.event_id))]
-    creates = commit.create_response
+    return close_open_speech(state) + _commit(state, commit.create_response, now)
+
+
+def _commit(state: SessionState, creates: bool | None, now: float) -> list[Effect]:
+    if state.response.active is not None:
+        return _overlapping(state)
     wants_answer = state.config.auto_response if creates is None else creates
-    item_id = item.item_id or ItemId(state.ids.new("item"))
+    item_id = state.input.open_item.item_id or ItemId(state.ids.new("item"))
     effects = commit_open(state, item_id, is_wanted=wants_answer)
     if wants_answer and not state.config.auto_response:
         effects += show_requested(state, ResponseOptions())

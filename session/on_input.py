@@ -13,15 +13,13 @@ from session.events import (
     ErrorRaised,
     InputBufferCleared,
     OverlapDecided,
-    UserSpeechStarted,
-    UserSpeechStopped,
 )
 from session.ids import ItemId
 from session.ledger.input import Span
-from session.lifecycle import TurnTrigger, move_turn
 from session.on_commit import commit_by_detector
 from session.overlap import OverlapAction, OverlapFacts, OverlapRuling, rule
 from session.pump import pump
+from session.speech_edges import close_open_speech, tell_edge
 from session.state import SessionState
 from session.stimuli import AudioAppended, InputCancelled, InputCleared, TextAppended
 from session.unit import INPUT_RATE_HZ, SAMPLE_BYTES, samples_to_ms
@@ -43,12 +41,6 @@ def handle(state: SessionState, stimulus: InputStimulus, now: float) -> list[Eff
             assert_never(stimulus)
 
 
-def close_open_speech(state: SessionState) -> list[Effect]:
-    """End an open speech_started with its speech_stopped: they are always paired."""
-    offset = state.detector.end_now() if state.detector is not None else None
-    return [] if offset is None else _tell(state, offset)
-
-
 def _append(state: SessionState, append: AudioAppended, now: float) -> list[Effect]:
     if (
         state.input.pending_bytes + len(append.pcm)
@@ -65,7 +57,7 @@ def _append(state: SessionState, append: AudioAppended, now: float) -> list[Effe
     effects: list[Effect] = []
     for edge in edges:
         ended = state.speech_item_id if isinstance(edge, Offset) else None
-        effects += _tell(state, edge)
+        effects += tell_edge(state, edge)
     effects += _rule_and_keep(state, append, had_onset, now)
     if ended is not None:
         effects += _utterance_ended(state, ended)
@@ -155,24 +147,11 @@ def _keep(state: SessionState, append: AudioAppended) -> None:
     # Between utterances only the prefix padding is worth keeping: the next commit starts there.
     padding = detector.settings.prefix_padding_ms + detector.settings.min_speech_duration_ms
     keep = padding * INPUT_RATE_HZ // 1000 * SAMPLE_BYTES
-    state.input.trim_open(keep, "silence")
+    state.input.discard_open("silence", keep_bytes=keep)
 
 
 def _duration_ms(append: AudioAppended) -> int:
     return samples_to_ms(len(append.pcm) // SAMPLE_BYTES, INPUT_RATE_HZ)
-
-
-def _tell(state: SessionState, edge: Onset | Offset) -> list[Effect]:
-    """Tell the client about an edge of speech."""
-    if isinstance(edge, Onset):
-        item_id = ItemId(state.ids.new("item"))
-        state.speech_item_id = item_id
-        state.input.open_item.item_id = item_id
-        state.turn = move_turn(state.turn, TurnTrigger.USER_STARTED)
-        return [Emit(UserSpeechStarted(edge.audio_start_ms, item_id))]
-    spoken, state.speech_item_id = state.speech_item_id, None
-    state.turn = move_turn(state.turn, TurnTrigger.USER_STOPPED)
-    return [] if spoken is None else [Emit(UserSpeechStopped(edge.audio_end_ms, spoken))]
 
 
 def _utterance_ended(state: SessionState, item_id: ItemId) -> list[Effect]:
@@ -203,7 +182,7 @@ def _append_text(state: SessionState, text: str, event_id: str | None) -> list[E
         error = IllegalNow("text is empty", code="bad_event", param="text")
     if error is not None:
         return [Emit(ErrorRaised(error, event_id))]
-    state.input.add_text(text)
+    state.input.open_item.text += text
     return []
 
 

@@ -16,7 +16,7 @@ from session.events import (
     TextMark,
 )
 from session.ids import ItemId, ResponseId
-from session.ledger.history import Item
+from session.ledger.history import FRONT, Item
 from session.ledger.playback import whole_words
 from session.lifecycle import TurnTrigger, move_turn
 from session.state import SessionState
@@ -77,6 +77,8 @@ def _create(state: SessionState, created: ItemCreated) -> list[Effect]:
         return [Emit(ErrorRaised(error, created.event_id))]
     item_id = created.item_id or ItemId(state.ids.new("item"))
     previous = created.previous_item_id or state.history.last_id
+    if previous == FRONT:
+        previous = None
     item = Item(item_id, created.role, created.text, call_id=created.call_id)
     state.history.add(item, after=created.previous_item_id)
     if created.role == "user":
@@ -99,7 +101,7 @@ def _create_refusal(state: SessionState, created: ItemCreated) -> ClientError | 
             f"item {created.item_id} exists", code="item_create_duplicate_item_id", param="item.id"
         )
     after = created.previous_item_id
-    if after is not None and state.history.get(after) is None:
+    if after not in (None, FRONT) and state.history.get(after) is None:
         return IllegalNow(f"no item {after}", code="item_not_found", param="previous_item_id")
     if state.input.pending_turns >= state.limits.max_pending_turns_per_session:
         return IllegalNow("too many turns wait for response.create", code="input_backpressure")

@@ -17,8 +17,8 @@ from session.events import (
     TurnMoved,
 )
 from session.lifecycle import Life, LifeTrigger, TurnTrigger, move_life, move_turn
-from session.on_input import close_open_speech
 from session.pump import continuation_due, pump
+from session.speech_edges import close_open_speech
 from session.state import PendingUpdate, SessionState, make_detector
 from session.stimuli import (
     CloseRequested,
@@ -173,6 +173,8 @@ def _newest_candidate(state: SessionState) -> SessionConfig:
 
 def _update_refusal(state: SessionState, candidate: SessionConfig) -> ClientError | None:
     config = state.config
+    if candidate.conflict:
+        return UnsupportedOption(candidate.conflict, param="session.overlap_policy")
     if candidate.model != config.model:
         return UnsupportedOption(
             "the model of a session can not change", code="model_update_unsupported", param="model"

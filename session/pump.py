@@ -78,7 +78,7 @@ def _continuation_limit(state: SessionState) -> int:
 
 def _reserve_next(state: SessionState) -> Reservation | None:
     ledger = state.input
-    if ledger.next_wanted():
+    if ledger.has_wanted_turn:
         return ledger.reserve_turns()
     if not state.config.auto_response:
         return None

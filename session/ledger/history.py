@@ -10,6 +10,8 @@ from typing import Final
 
 from session.ids import ItemId, ResponseId
 
+FRONT: Final = ItemId("root")
+"""The wire's name for the place before the first item."""
 KEPT_ITEMS: Final = 512
 """Older items are forgotten, so that a session of hours does not grow."""
 
@@ -59,8 +61,10 @@ class HistoryLedger:
         return next(matches, None)
 
     def add(self, item: Item, *, after: ItemId | None = None) -> None:
-        """Append an item, or insert it behind `after`."""
-        if after is None or after not in self._items or after == self.last_id:
+        """Append an item, or insert it behind `after`; behind FRONT means before all others."""
+        if after == FRONT:
+            self._items = {item.item_id: item, **self._items}
+        elif after is None or after not in self._items or after == self.last_id:
             self._items[item.item_id] = item
         else:
             self._items = _inserted(self._items, item, after)

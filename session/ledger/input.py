@@ -115,7 +115,8 @@ class InputLedger:
         """Whether overlapping speech waits for the end of an answer."""
         return bool(self._deferred)
 
-    def next_wanted(self) -> bool:
+    @property
+    def has_wanted_turn(self) -> bool:
         """Whether a committed turn may be submitted now."""
         return any(turn.is_wanted for turn in self._turns)
 
@@ -134,10 +135,6 @@ class InputLedger:
         """Count audio that was looked at and deliberately not kept."""
         self.total_bytes += n_bytes
         self.discarded[reason] += n_bytes
-
-    def add_text(self, text: str) -> None:
-        """Join text to the open item."""
-        self.open_item.text += text
 
     # --- becoming a turn -------------------------------------------------------------------------
 
@@ -214,21 +211,18 @@ class InputLedger:
 
     # --- being dropped ----------------------------------------------------------------------------
 
-    def discard_open(self, reason: str) -> None:
-        """Drop the open buffer and item; what the model already has stays with the model."""
-        self.discarded[reason] += self._open_bytes
-        self._open.clear()
-        self._open_bytes = 0
-        self.open_item = OpenItem()
+    def discard_open(self, reason: str, *, keep_bytes: int = 0) -> None:
+        """Drop the open buffer and item, or the oldest of it so that `keep_bytes` stay.
 
-    def trim_open(self, keep_bytes: int, reason: str) -> None:
-        """Drop the oldest open audio so that at most `keep_bytes` stay."""
-        surplus = self._open_bytes - keep_bytes
-        if surplus <= 0:
-            return
+        What the model already has stays with the model.
+        """
+        surplus = max(0, self._open_bytes - keep_bytes)
         self._take(surplus)
-        self.open_item.audio_bytes -= surplus
         self.discarded[reason] += surplus
+        if keep_bytes:
+            self.open_item.audio_bytes -= surplus
+        else:
+            self.open_item = OpenItem()
 
     def discard_waiting(self, reason: str) -> None:
         """Drop everything that is not at the model: buffer, turns, deferred overlap."""

@@ -171,6 +171,13 @@ class Driver:
         return self.do(StagesReleased(self.asked(CloseStages)[-1].fence))
 
 
+def speaking(driver: Driver, text: str = "one two three four") -> None:
+    """Bring an auto session to the middle of a spoken answer of which 1000 ms were sent."""
+    driver.append(1000)
+    driver.speak(text, turn_end=True)
+    driver.voice(text[:9], 1000)
+
+
 def transcript(events: list[Event]) -> str:
     """Joined transcript deltas."""
     return "".join(event.transcript for event in events if isinstance(event, SpeechDelta))
@@ -193,5 +200,6 @@ __all__ = [
     "OpenStages",
     "WakeAt",
     "names",
+    "speaking",
     "transcript",
 ]

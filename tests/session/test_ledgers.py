@@ -41,7 +41,7 @@ def test_trimming_keeps_the_newest_bytes_and_counts_the_rest() -> None:
     ledger = InputLedger()
     for byte in b"abcdef":
         ledger.add(Span(bytes([byte]) * 2))
-    ledger.trim_open(4, "silence")
+    ledger.discard_open("silence", keep_bytes=4)
     ledger.validate()
     assert ledger.open_bytes == 4
     assert ledger.discarded["silence"] == 8

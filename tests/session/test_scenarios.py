@@ -5,10 +5,6 @@ from dataclasses import replace
 import pytest
 
 from session.config import (
-    AudioEncoding,
-    AudioFormat,
-    ConfigPatch,
-    PlaybackCommitPolicy,
     ResponseOptions,
     SessionLimits,
     TurnDetection,
@@ -16,7 +12,6 @@ from session.config import (
 from session.effects import (
     CancelStages,
     CloseSocket,
-    ConfigureStages,
     SubmitUnit,
     Synthesize,
     WakeAt,
@@ -24,10 +19,6 @@ from session.effects import (
 from session.errors import AdmissionRefused, StageFailed, StageUnavailable
 from session.events import (
     ErrorRaised,
-    InputBufferCleared,
-    InputItemCommitted,
-    InputTranscribed,
-    ItemCut,
     ListenDecided,
     OutputBufferCleared,
     OverlapDecided,
@@ -37,34 +28,26 @@ from session.events import (
     SessionClosed,
     SessionCreated,
     SessionExpired,
-    SessionUpdated,
     SpeakDecided,
     SpeechDelta,
     UserSpeechStarted,
     UserSpeechStopped,
 )
-from session.ids import ItemId, ResponseId
+from session.ids import ResponseId
 from session.stimuli import (
     BargedIn,
     CloseRequested,
-    ConfigureFailed,
-    InputCleared,
-    InputCommitted,
-    ItemCreated,
-    ItemTruncated,
     OpenFailed,
     OutputClearRequested,
     PlaybackAcked,
     ReaderStalled,
     ResponseCancelRequested,
     ResponseRequested,
-    SessionConfigured,
     SocketLost,
     SpeechArrived,
     SpeechFailed,
     StageLost,
     StagesOpened,
-    TextAppended,
     Ticked,
     UnitFailed,
     UnitFinished,
@@ -73,22 +56,14 @@ from session.unit import Decision, SpeechChunk, UnitResult
 from tests.session.driver import (
     AUTO,
     AUTO_VAD,
-    PROFILE,
-    TURN_MODE,
     UNIT_BYTES,
     Driver,
     names,
+    speaking,
     transcript,
 )
 
 CREATE = ResponseRequested(ResponseOptions())
-
-
-def speaking(driver: Driver, text: str = "one two three four") -> None:
-    """Bring an auto session to the middle of a spoken answer of which 1000 ms were sent."""
-    driver.append(1000)
-    driver.speak(text, turn_end=True)
-    driver.voice(text[:9], 1000)
 
 
 # --- open and close ----------------------------------------------------------------------------
@@ -448,298 +423,3 @@ def test_clearing_output_says_cleared_first() -> None:
     effects = d.do(OutputClearRequested())
     assert names(effects) == ["OutputBufferCleared", "ResponseFinished", "CancelStages"]
     assert d.said(ResponseFinished)[0].reason == "output_audio_buffer_clear"
-
-
-# --- turn mode and commit ------------------------------------------------------------------------
-
-
-def test_turn_mode_waits_for_response_create() -> None:
-    d = Driver(TURN_MODE)
-    d.append(1500, speech=True)
-    effects = d.do(InputCommitted())
-    assert names(effects) == ["ItemAdded", "InputItemCommitted", "ItemDone"]
-    assert d.asked(SubmitUnit) == []
-    effects = d.do(CREATE)
-    assert names(effects) == ["ResponseStarted", "SubmitUnit"]
-    unit = d.last_unit().unit
-    assert unit.closes_input
-    assert len(unit.pcm) == 2 * UNIT_BYTES
-    d.speak("hi", heard="hello there")
-    assert d.said(InputTranscribed)[0].transcript == "hello there"
-    d.voice("hi")
-    d.voiced()
-    assert d.said(ResponseFinished)[0].status == "completed"
-
-
-def test_commit_then_create_twice_is_one_answer_and_one_error() -> None:
-    d = Driver(TURN_MODE)
-    d.append(1000, speech=True)
-    d.do(InputCommitted())
-    d.do(CREATE)
-    effects = d.do(CREATE)
-    assert [e.error.wire_code for e in d.said(ErrorRaised, effects)] == ["response_already_active"]
-    assert len(d.said(ResponseStarted)) == 1
-
-
-def test_an_empty_commit_is_one_error() -> None:
-    d = Driver()
-    effects = d.do(InputCommitted(event_id="c1"))
-    error = d.said(ErrorRaised, effects)[0]
-    assert (error.error.wire_code, error.event_id) == ("input_audio_buffer_empty", "c1")
-
-
-def test_create_without_input_is_one_error() -> None:
-    d = Driver(TURN_MODE)
-    effects = d.do(CREATE)
-    assert d.said(ErrorRaised, effects)[0].error.wire_code == "response_create_without_input"
-
-
-def test_an_option_the_model_lacks_is_refused_before_anything_is_created() -> None:
-    d = Driver(TURN_MODE)
-    d.append(1000, speech=True)
-    d.do(InputCommitted())
-    d.do(ResponseRequested(ResponseOptions(voice="x")))
-    assert d.said(ResponseStarted) == []
-    assert d.said(ErrorRaised)[0].error.wire_code == "unsupported_native_response_options"
-    d.do(ResponseRequested(ResponseOptions(temperature=0.5)))
-    assert len(d.said(ResponseStarted)) == 1
-
-
-def test_a_listening_model_ends_an_answer_that_was_asked_for() -> None:
-    d = Driver(TURN_MODE)
-    d.append(1000, speech=True)
-    d.do(InputCommitted())
-    d.do(CREATE)
-    effects = d.listen(turn_end=True)
-    assert names(effects)[:2] == ["ListenDecided", "ResponseFinished"]
-    assert d.said(ListenDecided)[0].response_id == d.said(ResponseFinished)[0].response_id
-
-
-def test_commit_in_an_auto_session_flushes_the_residue() -> None:
-    d = Driver()
-    d.append(1300, speech=True)
-    d.listen()
-    effects = d.do(InputCommitted())
-    assert names(effects) == ["ItemAdded", "InputItemCommitted", "ItemDone", "SubmitUnit"]
-    assert d.last_unit().unit.closes_input
-
-
-def test_declared_silence_clears_and_listens() -> None:
-    d = Driver(TURN_MODE)
-    d.append(500)
-    effects = d.do(InputCommitted(is_speech=False))
-    assert names(effects) == ["InputItemCommitted", "ListenDecided"]
-    assert d.said(InputItemCommitted)[0].expects_no_response
-    effects = d.do(InputCommitted())
-    assert d.said(ErrorRaised, effects)[0].error.wire_code == "input_audio_buffer_empty"
-
-
-def turn_mode_speaking() -> Driver:
-    d = Driver(TURN_MODE)
-    d.append(1000, speech=True)
-    d.do(InputCommitted())
-    d.do(CREATE)
-    d.speak("a long answer")
-    d.voice("a long ")
-    return d
-
-
-def test_a_short_overlap_commit_is_an_acknowledgement() -> None:
-    d = turn_mode_speaking()
-    d.append(500, speech=True)
-    d.do(InputCommitted())
-    assert d.said(InputItemCommitted)[-1].is_overlap_ack
-    d.voice("answer")
-    d.voiced()
-    assert len(d.said(ResponseStarted)) == 1
-
-
-def test_a_meaningful_overlap_commit_waits_and_is_promoted() -> None:
-    d = turn_mode_speaking()
-    d.append(1000, speech=True)
-    d.do(InputCommitted())
-    assert d.said(InputItemCommitted)[-1].is_deferred
-    submitted = len(d.asked(SubmitUnit))
-    d.voice("answer")
-    d.voiced()
-    assert len(d.asked(SubmitUnit)) == submitted + 1
-    d.speak("second answer")
-    d.voice("second answer")
-    first, second = d.said(ResponseStarted)
-    assert first.response_id != second.response_id
-
-
-def test_detection_in_turn_mode_commits_and_creates() -> None:
-    d = Driver(replace(TURN_MODE, turn_detection=TurnDetection()))
-    d.append(3000, probability=0.0)
-    d.append(500, probability=0.9)
-    d.append(1000, probability=0.0)
-    kinds = names(d.effects)
-    assert kinds[-6:] == [
-        "UserSpeechStopped",
-        "ItemAdded",
-        "InputItemCommitted",
-        "ItemDone",
-        "ResponseStarted",
-        "SubmitUnit",
-    ]
-    # Long silence before the utterance is not part of it.
-    assert len(d.last_unit().unit.pcm) < 3 * UNIT_BYTES
-
-
-def test_clear_drops_what_waits_and_only_that() -> None:
-    d = Driver(TURN_MODE)
-    d.append(1000, speech=True)
-    effects = d.do(InputCleared())
-    assert names(effects) == ["InputBufferCleared"]
-    d.append(300, speech=True)
-    d.do(InputCommitted())
-    d.do(CREATE)
-    assert len(d.said(InputBufferCleared)) == 1
-    assert d.last_unit().unit.pcm.count(0) == UNIT_BYTES
-
-
-def test_text_makes_a_turn() -> None:
-    d = Driver()
-    d.do(ItemCreated("user", "what is two plus three"))
-    d.do(CREATE)
-    unit = d.last_unit().unit
-    assert (unit.text, unit.pcm, unit.closes_input) == ("what is two plus three", b"", True)
-
-
-def test_text_joins_the_open_item() -> None:
-    d = Driver(TURN_MODE)
-    d.do(TextAppended("hello "))
-    d.do(TextAppended("there"))
-    d.do(InputCommitted(create_response=True))
-    assert d.last_unit().unit.text == "hello there"
-
-
-def test_a_model_without_text_input_says_so() -> None:
-    d = Driver(profile=replace(PROFILE, text_input=False))
-    d.do(TextAppended("x"))
-    d.do(ItemCreated("user", "x"))
-    codes = [e.error.wire_code for e in d.said(ErrorRaised)]
-    assert codes == ["native_text_append_unsupported", "text_only_turn_unsupported"]
-
-
-def test_short_units_flush_an_utterance_at_its_end() -> None:
-    d = Driver(AUTO_VAD, profile=replace(PROFILE, accepts_short_units=True))
-    d.append(300, probability=0.9)
-    assert d.asked(SubmitUnit) == []
-    d.append(600, probability=0.0)
-    assert len(d.last_unit().unit.pcm) == 900 * 32
-    d.listen(heard="hi")
-    assert d.said(InputTranscribed)[0].item_id == d.said(UserSpeechStarted)[0].item_id
-
-
-# --- items and playback ------------------------------------------------------------------------
-
-
-def test_acknowledging_nothing_or_a_stranger_is_one_error() -> None:
-    d = Driver()
-    d.do(PlaybackAcked(played_ms=10))
-    d.do(PlaybackAcked(played_ms=10, response_id=ResponseId("resp_x")))
-    codes = [e.error.wire_code for e in d.said(ErrorRaised)]
-    assert codes == ["playback_item_not_found"] * 2
-
-
-def test_an_item_of_another_response_is_a_mismatch() -> None:
-    d = Driver()
-    speaking(d)
-    response_id = d.said(ResponseStarted)[0].response_id
-    d.do(PlaybackAcked(5, response_id=response_id, item_id=ItemId("item_other")))
-    assert d.said(ErrorRaised)[0].error.wire_code == "playback_item_mismatch"
-
-
-def test_commit_all_on_done_counts_everything_as_heard() -> None:
-    d = Driver(replace(AUTO, playback_commit_policy=PlaybackCommitPolicy.COMMIT_ALL_ON_DONE))
-    speaking(d, "one two three four")
-    d.voice(" three four"[1:])
-    d.voiced()
-    done = d.said(ResponseFinished)[0]
-    assert done.is_committed
-    assert done.playback.committed_ms == done.playback.sent_ms
-
-
-def test_truncation_cuts_the_history_and_caps_acknowledgements() -> None:
-    d = Driver()
-    speaking(d, "one two")
-    d.voiced()
-    item_id = d.said(ResponseStarted)[0].item_id
-    d.do(ItemTruncated(item_id, 500))
-    assert d.said(ItemCut)[0].audio_end_ms == 500
-    d.do(PlaybackAcked(played_ms=1000))
-    assert d.said(PlaybackAdvanced)[0].playback.committed_ms == 500
-    assert d.remembered(item_id) == "one"
-
-
-def test_truncation_beyond_the_audio_and_of_user_items_is_refused() -> None:
-    d = Driver()
-    speaking(d)
-    d.voiced()
-    d.do(ItemTruncated(d.said(ResponseStarted)[0].item_id, 5000))
-    d.do(ItemCreated("user", "x", item_id=ItemId("item_u")))
-    d.do(ItemTruncated(ItemId("item_u"), 0))
-    d.do(ItemTruncated(ItemId("item_none"), 0))
-    codes = [e.error.wire_code for e in d.said(ErrorRaised)]
-    assert codes == ["invalid_value", "unsupported_content_type", "item_not_found"]
-
-
-# --- settings ------------------------------------------------------------------------------------
-
-
-def warmer() -> SessionConfigured:
-    return SessionConfigured(ConfigPatch((("temperature", 0.9),)), "u1")
-
-
-def test_an_update_waits_for_the_unit_that_is_out() -> None:
-    d = Driver()
-    d.append(2000)
-    d.do(warmer())
-    assert d.asked(ConfigureStages) == []
-    d.listen()
-    assert len(d.asked(ConfigureStages)) == 1
-    assert len(d.asked(SubmitUnit)) == 1
-    d.configured()
-    assert d.last_unit().config_generation == 1
-    assert d.said(SessionUpdated)[-1].session.config.temperature == 0.9
-
-
-def test_a_refused_update_leaves_everything_as_it_was() -> None:
-    d = Driver()
-    d.do(warmer())
-    asked = d.asked(ConfigureStages)[0]
-    d.do(ConfigureFailed(asked.fence, asked.generation, StageFailed("no")))
-    assert d.said(ErrorRaised)[0].event_id == "u1"
-    assert d.session.config.temperature is None
-    d.append(1000)
-    assert d.last_unit().config_generation == 0
-
-
-def test_an_update_survives_an_interruption() -> None:
-    d = Driver()
-    speaking(d)
-    d.do(warmer())
-    d.do(BargedIn())
-    d.append(1000)
-    assert len(d.asked(ConfigureStages)) == 2
-    d.configured()
-    assert d.session.config.temperature == 0.9
-    assert d.last_unit().config_generation == 1
-
-
-def test_what_the_stages_need_not_know_is_changed_at_once() -> None:
-    d = Driver()
-    g711 = AudioFormat(AudioEncoding.G711_ULAW, 8000)
-    d.do(SessionConfigured(ConfigPatch((("output_format", g711),))))
-    assert d.asked(ConfigureStages) == []
-    assert d.session.config.output_format == g711
-
-
-def test_what_the_model_can_not_change_is_refused() -> None:
-    d = Driver()
-    d.do(SessionConfigured(ConfigPatch((("model", "other"),))))
-    d.do(SessionConfigured(ConfigPatch((("instructions", "be brief"),))))
-    codes = [e.error.wire_code for e in d.said(ErrorRaised)]
-    assert codes == ["model_update_unsupported", "instructions_update_unsupported"]

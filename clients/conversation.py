@@ -215,9 +215,7 @@ class _Conversation:
             self._all_said = self._source.is_over
             self._log.touch(now)
             return None
-        if not self._speaker.is_idle(now):
-            return None
-        self._log.touch(self._speaker.busy_until_s)
+        self._log.touch(self._speaker.busy_until_s)  # perhaps in the future
         return self._log.verdict(
             now, quiet_s=options.quiet_s, reply_timeout_s=options.reply_timeout_s
         )

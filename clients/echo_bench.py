@@ -20,6 +20,7 @@ from typing import Any, Final
 from websockets.asyncio.client import ClientConnection
 
 from clients import commands
+from clients.arguments import positive
 from clients.connecting import connect
 from clients.load_plan import LoadPlan
 from clients.load_report import EchoFigures
@@ -66,10 +67,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """Return the command line."""
     parser = argparse.ArgumentParser(prog="python -m clients.echo_bench", description=main.__doc__)
-    parser.add_argument("--sessions", type=int, default=16, metavar="N", help="%(default)s")
+    parser.add_argument("--sessions", type=positive, default=16, metavar="N", help="%(default)s")
     parser.add_argument("--seconds", type=float, default=10.0, metavar="S", help="%(default)s")
     parser.add_argument("--ramp-s", type=float, default=1.0, help="default: %(default)s")
-    parser.add_argument("--chunk-ms", type=int, default=200, help="default: %(default)s")
+    parser.add_argument("--chunk-ms", type=positive, default=200, help="default: %(default)s")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the figures here")
     parser.add_argument("--serve", action="store_true", help="only be the echo; prints its port")
     return parser

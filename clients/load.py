@@ -1,6 +1,7 @@
 """`python -m clients.load`: N sessions that speak in real time, and what they measured.
 
-Exit status: 0 at least one session ran to its end · 1 none did · 2 wrong usage.
+Exit status: 0 at least one session ran to its end · 1 none did · 2 wrong usage ·
+130 interrupted.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from clients.arguments import positive
 from clients.connecting import API_KEY_VARIABLE, DEFAULT_URL
 from clients.echo_bench import measure_echo
 from clients.levels import speech_spans
@@ -87,7 +89,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the command line."""
     parser = argparse.ArgumentParser(prog="python -m clients.load", description=main.__doc__)
     parser.add_argument("--url", default=DEFAULT_URL, help="default: %(default)s")
-    parser.add_argument("--sessions", type=_positive, required=True, metavar="N")
+    parser.add_argument("--sessions", type=positive, required=True, metavar="N")
     parser.add_argument(
         "--seconds", type=float, default=30.0, metavar="S", help="speech of each; %(default)s"
     )
@@ -100,9 +102,9 @@ def build_parser() -> argparse.ArgumentParser:
         "--ramp-s", type=float, default=2.0, help="start the sessions over this; %(default)s"
     )
     parser.add_argument(
-        "--processes", type=_positive, default=1, help="generator processes; %(default)s"
+        "--processes", type=positive, default=1, help="generator processes; %(default)s"
     )
-    parser.add_argument("--chunk-ms", type=_positive, default=200, help="default: %(default)s")
+    parser.add_argument("--chunk-ms", type=positive, default=200, help="default: %(default)s")
     parser.add_argument(
         "--commit", action="store_true", help="commit explicitly at each end of speech"
     )
@@ -229,13 +231,6 @@ def _plan(arguments: argparse.Namespace) -> LoadPlan:
     )
 
 
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ValueError(f"{value} is not positive")
-    return value
-
-
 def _echo_s(plan: LoadPlan) -> float:
     return min(plan.seconds, 10.0)
 
@@ -263,4 +258,7 @@ def _figures(summary: Summary) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,7 +1,7 @@
 """`python -m clients.talk`: talk to the service with a file or a microphone.
 
 Exit status: 0 there was a reply · 1 none came, or the conversation broke off · 2 wrong usage ·
-3 the server refused · 4 it can not be reached.
+3 the server refused · 4 it can not be reached · 130 interrupted.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
+from clients.arguments import positive
 from clients.connecting import API_KEY_VARIABLE, DEFAULT_URL
 from clients.console import Console
 from clients.conversation import ConverseOptions, Report, converse
@@ -84,7 +85,7 @@ def build_parser() -> argparse.ArgumentParser:
         default=os.environ.get(API_KEY_VARIABLE),
         help=f"default: the environment's {API_KEY_VARIABLE}",
     )
-    parser.add_argument("--chunk-ms", type=int, default=200, help="default: %(default)s")
+    parser.add_argument("--chunk-ms", type=positive, default=200, help="default: %(default)s")
     parser.add_argument(
         "--quiet-s", type=float, default=2.0, help="it is over after this quiet; %(default)s"
     )
@@ -199,7 +200,8 @@ def _judge(report: Report, console: Console) -> int:
         last = report.errors[-1] if report.errors else None
         why = f"; the last error was {last.code}: {last.message}" if last else ""
         return _fail(NO_REPLY, f"no reply came{why}")
-    console.say(f"{len(report.replies)} replies in {report.seconds:.1f} s ({report.ended})")
+    count = "1 reply" if len(report.replies) == 1 else f"{len(report.replies)} replies"
+    console.say(f"{count} in {report.seconds:.1f} s ({report.ended})")
     return OK
 
 
@@ -209,4 +211,7 @@ def _fail(status: int, line: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -186,6 +186,7 @@ def test_an_overloaded_generator_says_so() -> None:
     assert not any("WARNING" in line for line in lines(1.0))
 
 
+@pytest.mark.timeout(90)
 async def test_the_program_writes_a_report_that_says_how_it_was_made(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -204,6 +205,7 @@ async def test_the_program_writes_a_report_that_says_how_it_was_made(
     assert "2 completed" in capsys.readouterr().out
 
 
+@pytest.mark.timeout(90)
 async def test_several_processes_share_the_sessions_and_the_echo_gives_a_ratio(
     tmp_path: Path,
 ) -> None:
@@ -237,6 +239,11 @@ def test_a_missing_file_is_a_usage_error(
     assert "none.wav" in capsys.readouterr().err
 
 
-def test_no_sessions_are_a_usage_error() -> None:
-    with pytest.raises(SystemExit):
-        main(["--sessions", "0"])
+@pytest.mark.parametrize("number", ["0", "-1", "many"])
+def test_a_number_of_sessions_is_above_zero(
+    number: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main([f"--sessions={number}"])
+    assert stopped.value.code == 2
+    assert "not a whole number above zero" in capsys.readouterr().err

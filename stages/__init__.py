@@ -1,1 +1,1 @@
-"""Models: how a unit of audio becomes a decision, and tokens become sound. Knows no Ray and no sockets."""
+"""Models: how a unit of audio becomes a decision, and tokens become sound."""

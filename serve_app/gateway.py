@@ -117,7 +117,7 @@ class Gateway:
         except Exception:  # the route: a fault of ours closes this socket and no other
             log.exception("a connection broke")
             broken = LocalProtocolError("the server made a mistake on this connection")
-            await _say_and_close(accepted, broken, INTERNAL_ERROR)
+            await self._say_and_close(accepted, broken, INTERNAL_ERROR)
 
     async def close(self) -> None:
         """End every session, politely."""
@@ -130,15 +130,28 @@ class Gateway:
                 code="unsupported",
                 param="duplex",
             )
-            await _say_and_close(accepted, only, POLICY_VIOLATION)
+            await self._say_and_close(accepted, only, POLICY_VIOLATION)
             return
         try:
             directory = await self.directory()
         except StageError as error:
-            await _say_and_close(accepted, error, TRY_AGAIN_LATER)
+            await self._say_and_close(accepted, error, TRY_AGAIN_LATER)
             return
         query = read_query(socket.query_params)
         await Connection(accepted, query, self._host(directory)).run()
+
+    async def _say_and_close(self, socket: AsgiSocket, error: DuplexError, code: int) -> None:
+        """End a socket that never got a session, or whose connection broke."""
+        event = {
+            "type": "error",
+            "event_id": self._ids.new("event"),
+            "error": _error_fields(error),
+        }
+        try:
+            await socket.send(json.dumps(event))
+            await socket.close(code, error.wire_code)
+        except SocketGone:
+            return
 
     def _host(self, directory: StageDirectory) -> Host:
         descriptor = directory.descriptor
@@ -240,15 +253,6 @@ def _add_routes(api: FastAPI, gateway: Gateway) -> None:
         @api.get("/debug/timings")
         async def timings() -> dict[str, dict[str, float]]:
             return gateway.timings.summary()
-
-
-async def _say_and_close(socket: AsgiSocket, error: DuplexError, code: int) -> None:
-    """End a socket that never got a session."""
-    try:
-        await socket.send(json.dumps({"type": "error", "error": _error_fields(error)}))
-        await socket.close(code, error.wire_code)
-    except SocketGone:
-        return
 
 
 def _error_fields(error: DuplexError) -> dict[str, str | None]:

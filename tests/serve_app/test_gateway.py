@@ -378,6 +378,7 @@ async def test_without_duplex_the_client_is_told_what_to_ask_for() -> None:
         error = await hear(line)
         assert error["error"]["code"] == "unsupported"
         assert "duplex=1" in error["error"]["message"]
+        assert error["event_id"].startswith("event_")
         assert await closing(line) == (1008, "unsupported")
 
 

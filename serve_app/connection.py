@@ -8,7 +8,7 @@ Rule 3: however a socket ends, the session hears of it at once.
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from serve_app.audio_codec import OutputEncoder
@@ -170,7 +170,9 @@ class Connection:
                 self._begin(self._host.defaults, OpenRequested()).post(command)
 
     def _configure(self, patch: ConfigPatch, event_id: str | None) -> None:
-        config = patch.apply_to(self._host.defaults)
+        # Which model runs is the deployment's business; the session says the truth about it.
+        model = self._host.defaults.model
+        config = replace(patch.apply_to(self._host.defaults), model=model)
         if config.conflict:
             self._say(UnsupportedOption(config.conflict, param="session.overlap_policy"), event_id)
             return

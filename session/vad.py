@@ -39,12 +39,14 @@ class SpeechDetector:
     _candidate_start: int | None = None
     _speech_samples: int = 0
     _last_speech_end: int = 0
-    _last_end: int = 0
+    _last_end: int | None = None
+    """Where the last window ended; None before the first, which may come late in a session."""
 
     def feed(self, score: SpeechScore) -> Onset | Offset | None:
         """Take the next window; return the edge it completes, if any."""
-        window = score.end_sample - self._last_end
-        start, self._last_end = self._last_end, score.end_sample
+        start = score.end_sample if self._last_end is None else self._last_end
+        window = score.end_sample - start
+        self._last_end = score.end_sample
         if self.is_speaking:
             return self._feed_speaking(score)
         if score.probability >= self.settings.threshold:
@@ -60,7 +62,7 @@ class SpeechDetector:
             return None
         self.is_speaking = False
         self._candidate_start = None
-        return Offset(samples_to_ms(self._last_end, INPUT_RATE_HZ))
+        return Offset(samples_to_ms(self._last_end or 0, INPUT_RATE_HZ))
 
     def _feed_candidate(self, start: int, window: int, end: int) -> Onset | None:
         if self._candidate_start is None:

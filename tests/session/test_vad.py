@@ -9,6 +9,7 @@ WINDOW = 512  # 32 ms
 
 def run(probabilities: Iterable[float], settings: TurnDetection | None = None) -> list[object]:
     detector = SpeechDetector(settings or TurnDetection(prefix_padding_ms=0))
+    detector.feed(SpeechScore(0.0, 0))
     edges: list[object] = []
     for index, probability in enumerate(probabilities):
         edge = detector.feed(SpeechScore(probability, (index + 1) * WINDOW))
@@ -50,3 +51,10 @@ def test_soft_windows_keep_speech_alive_once_it_has_begun() -> None:
 def test_edges_always_come_in_pairs() -> None:
     edges = run([0.9] * 10)
     assert [type(edge) for edge in edges] == [Onset, Offset]
+
+
+def test_a_detector_that_begins_late_does_not_count_the_past() -> None:
+    detector = SpeechDetector(TurnDetection())
+    assert detector.feed(SpeechScore(0.9, 160_512)) is None
+    edges = [detector.feed(SpeechScore(0.9, 160_512 + n * WINDOW)) for n in range(1, 5)]
+    assert [edge for edge in edges if edge] == [Onset(160_512 * 1000 // 16_000 - 300)]

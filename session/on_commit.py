@@ -20,7 +20,7 @@ from session.ledger.history import Item
 from session.lifecycle import TurnTrigger, move_turn
 from session.pump import pump
 from session.speech_edges import close_open_speech
-from session.state import SessionState
+from session.state import SessionState, Utterance
 from session.stimuli import InputCommitted
 from session.unit import INPUT_RATE_HZ, SAMPLE_BYTES, samples_to_ms
 
@@ -72,8 +72,8 @@ def commit_open(state: SessionState, item_id: ItemId, *, is_wanted: bool) -> lis
     is_audio = opened.audio_bytes > 0
     state.history.add(Item(item_id, "user", opened.text, is_audio=is_audio, audio_ms=audio_ms))
     state.input.commit_open(item_id, is_wanted=is_wanted)
-    if is_audio and state.profile.input_transcription:
-        state.uttered.append(item_id)
+    if is_audio:
+        state.utterance = Utterance(item_id, 0, audio_ms)
     state.turn = move_turn(state.turn, TurnTrigger.USER_COMMITTED)
     view = ItemView(item_id, "user", "completed", opened.text, is_audio, audio_ms=audio_ms)
     committed = InputItemCommitted(

@@ -158,18 +158,11 @@ def _utterance_ended(state: SessionState, item_id: ItemId) -> list[Effect]:
     """Do what the session's mode does at the end of an utterance."""
     if state.config.auto_response:
         # The model hears the stream itself; it only shall not wait for the unit to fill up.
-        _expect_words(state, item_id)
         state.flush_wanted = state.profile.accepts_short_units
         return []
     detection = state.config.turn_detection
     creates = detection is not None and detection.create_response
     return commit_by_detector(state, item_id, creates_response=creates)
-
-
-def _expect_words(state: SessionState, item_id: ItemId) -> None:
-    """Remember whose words the model's next transcript will be."""
-    if state.profile.input_transcription:
-        state.uttered.append(item_id)
 
 
 def _append_text(state: SessionState, text: str, event_id: str | None) -> list[Effect]:

@@ -23,9 +23,16 @@ from session.ids import ItemId
 from session.ledger.history import Item
 from session.ledger.response import Response, SpeechJob
 from session.pump import continuations_spent, pump
-from session.state import SessionState
+from session.state import SessionState, Utterance
 from session.stimuli import SpeechArrived, SpeechFailed, SpeechFinished, UnitFailed, UnitFinished
-from session.unit import Decision, SpeechChunk, UnitResult
+from session.unit import (
+    INPUT_RATE_HZ,
+    SAMPLE_BYTES,
+    Decision,
+    SpeechChunk,
+    UnitResult,
+    samples_to_ms,
+)
 
 StageAnswer = UnitFinished | UnitFailed | SpeechArrived | SpeechFinished | SpeechFailed
 
@@ -125,20 +132,31 @@ def _listen_instead_of_answer(
 
 def _user_words(state: SessionState, heard: str) -> list[Effect]:
     """The model tells what the user said: complete the item, or make one for streamed speech."""
-    item_id = state.uttered.popleft() if state.uttered else ItemId(state.ids.new("item"))
+    utterance, state.utterance = state.utterance, None
+    item_id = ItemId(state.ids.new("item")) if utterance is None else utterance.item_id
     known = state.history.get(item_id)
     if known is not None:
         state.history.change(item_id, text=heard)
         return [Emit(InputTranscribed(item_id, heard, known.audio_ms))]
+    audio_ms = _spoken_ms(state, utterance)
     previous = state.history.last_id
-    state.history.add(Item(item_id, "user", heard, is_audio=True))
+    state.history.add(Item(item_id, "user", heard, is_audio=True, audio_ms=audio_ms))
     added = ItemView(item_id, "user", "in_progress", "", is_audio=True)
-    done = ItemView(item_id, "user", "completed", heard, is_audio=True)
+    done = ItemView(item_id, "user", "completed", heard, is_audio=True, audio_ms=audio_ms)
     return [
         Emit(ItemAdded(added, previous)),
-        Emit(InputTranscribed(item_id, heard, 0)),
+        Emit(InputTranscribed(item_id, heard, audio_ms)),
         Emit(ItemDone(done, previous)),
     ]
+
+
+def _spoken_ms(state: SessionState, utterance: Utterance | None) -> int:
+    """How long an utterance is; one that has not been found to end lasts until now."""
+    if utterance is None:
+        return 0
+    now_ms = samples_to_ms(state.input.total_bytes // SAMPLE_BYTES, INPUT_RATE_HZ)
+    ended_ms = now_ms if utterance.ended_ms is None else utterance.ended_ms
+    return max(0, ended_ms - utterance.began_ms)
 
 
 def _spoken_by(state: SessionState, seq: int) -> Response | None:

@@ -1,10 +1,12 @@
 """Tells the client where the user's speech begins and ends; the two are always paired."""
 
+from dataclasses import replace
+
 from session.effects import Effect, Emit
 from session.events import UserSpeechStarted, UserSpeechStopped
 from session.ids import ItemId
 from session.lifecycle import TurnTrigger, move_turn
-from session.state import SessionState
+from session.state import SessionState, Utterance
 from session.vad import Offset, Onset
 
 
@@ -20,8 +22,11 @@ def tell_edge(state: SessionState, edge: Onset | Offset) -> list[Effect]:
         item_id = ItemId(state.ids.new("item"))
         state.speech_item_id = item_id
         state.input.open_item.item_id = item_id
+        state.utterance = Utterance(item_id, edge.audio_start_ms)
         state.turn = move_turn(state.turn, TurnTrigger.USER_STARTED)
         return [Emit(UserSpeechStarted(edge.audio_start_ms, item_id))]
     spoken, state.speech_item_id = state.speech_item_id, None
+    if state.utterance is not None and state.utterance.item_id == spoken:
+        state.utterance = replace(state.utterance, ended_ms=edge.audio_end_ms)
     state.turn = move_turn(state.turn, TurnTrigger.USER_STOPPED)
     return [] if spoken is None else [Emit(UserSpeechStopped(edge.audio_end_ms, spoken))]

@@ -30,6 +30,15 @@ class PendingUpdate:
     candidate: SessionConfig | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """Where the user spoke, in milliseconds of the session's input, and as which item."""
+
+    item_id: ItemId
+    began_ms: int
+    ended_ms: int | None = None
+
+
 @dataclass(slots=True)
 class Overlap:
     """Speech over the current answer."""
@@ -56,9 +65,9 @@ class SessionState:
     overlap: Overlap = field(default_factory=Overlap)
     detector: SpeechDetector | None = None
     speech_item_id: ItemId | None = None
-    """Item named by the last speech_started, until what was said is known."""
-    uttered: deque[ItemId] = field(default_factory=deque)
-    """User items, oldest first, whose words the model has not told us yet."""
+    """Item named by a speech_started that has no speech_stopped yet."""
+    utterance: Utterance | None = None
+    """The user's newest utterance, while the model has not told its words."""
     updates: deque[PendingUpdate] = field(default_factory=deque)
     config_generation: int = 0
     flush_wanted: bool = False

@@ -27,6 +27,7 @@ from session.events import (
     ResponseStarted,
     SessionUpdated,
     UserSpeechStarted,
+    UserSpeechStopped,
 )
 from session.ids import ItemId, ResponseId
 from session.stimuli import (
@@ -363,3 +364,26 @@ def test_an_item_can_go_before_all_others() -> None:
     d.do(ItemCreated("system", "first", item_id=ItemId("item_1"), previous_item_id=ItemId("root")))
     assert d.said(ErrorRaised) == []
     assert [item.item_id for item in d.session._state.history.items] == ["item_1", "item_2"]  # noqa: SLF001
+
+
+def test_words_that_come_before_the_end_of_speech_belong_to_that_speech() -> None:
+    d = Driver(AUTO_VAD)
+    d.append(1000, probability=0.9)
+    d.listen(heard="hi")
+    d.append(800, probability=0.0)
+    started = d.said(UserSpeechStarted)[0].item_id
+    assert d.said(InputTranscribed)[0].item_id == d.said(UserSpeechStopped)[0].item_id == started
+    d.append(1000, probability=0.9)
+    d.listen(heard="there")
+    assert d.said(InputTranscribed)[1].item_id == d.said(UserSpeechStarted)[1].item_id != started
+
+
+def test_noise_that_had_no_words_does_not_take_the_next_ones() -> None:
+    d = Driver(AUTO_VAD)
+    d.append(500, probability=0.9)
+    d.append(700, probability=0.0)
+    d.append(800, probability=0.9)
+    d.listen(heard="hi")
+    noise, speech = d.said(UserSpeechStarted)
+    assert d.said(InputTranscribed)[0].item_id == speech.item_id != noise.item_id
+    assert d.said(InputTranscribed)[0].audio_ms > 0

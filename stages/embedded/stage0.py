@@ -1,0 +1,274 @@
+"""The embedded model's hearing and answering half.
+
+Rule 1: a unit counts as a whole or not at all. Everything it changes is computed on copies and
+        kept only if no interrupt came meanwhile; the caller may send the same audio again.
+Rule 2: one unit speaks one sentence at most, the first as soon as it is written.
+Rule 3: the user is heard while an answer goes on; what was said is answered after it.
+Rule 4: the event loop only coordinates: hearing and writing run in worker threads.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final
+
+from session.config import RuntimeConfig
+from session.errors import StageFailed
+from session.ids import SessionId
+from session.unit import Decision, Unit, UnitResult
+from stages.contract import Appended, Speech
+from stages.embedded.answer import MOST_SENTENCES, Answer, Sentence
+from stages.embedded.conversation import Conversation
+from stages.embedded.ear import Ear, EarSettings
+from stages.embedded.hearing import Heard, listen, recognise
+from stages.embedded.language_model import Writing
+from stages.embedded.rules import Reply, Situation, answer_by_rule
+from stages.embedded.sentences import pack_sentences
+from stages.embedded.settings import EmbeddedSettings
+from stages.embedded.weights import Weights, load_weights
+from stages.embedded.writer import AnswerWriter
+
+UNIT_MS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """Where a session's talk stands between two units."""
+
+    conversation: Conversation = field(default_factory=Conversation)
+    unfinished: str = ""
+    """Words of an utterance that still goes on."""
+    question: str = ""
+    """What the user said and has got no answer to yet."""
+    awaits_words: bool = False
+    """The user asked for a repetition; the words to repeat come next."""
+    units_in_turn: int = 0
+
+
+@dataclass(slots=True)
+class Session:
+    """One session's state."""
+
+    runtime: RuntimeConfig
+    ear: Ear
+    talk: Talk = field(default_factory=Talk)
+    answer: Answer | None = None
+    interrupts: int = 0
+    is_asked: bool = False
+    """The unit being worked on has begun a new turn."""
+
+
+@dataclass(slots=True)
+class Work:
+    """What one unit has made of the session so far."""
+
+    ear: Ear
+    talk: Talk
+    interrupts: int
+    heard: str = ""
+
+
+class EmbeddedStage0:
+    """Hears with Silero and Whisper, answers by rule or with SmolLM2."""
+
+    def __init__(self, settings: EmbeddedSettings, clock: Callable[[], datetime]) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._weights: Weights | None = None
+        self._sessions: dict[SessionId, Session] = {}
+        self._hearing = ThreadPoolExecutor(settings.hearing_workers, "hear")
+        self._writing = ThreadPoolExecutor(settings.answering_workers, "write")
+
+    async def warm_up(self) -> None:
+        """Load weights and run each once; converts the language model on the very first start."""
+        loop = asyncio.get_running_loop()
+        self._weights = await loop.run_in_executor(self._hearing, load_weights, self._settings)
+
+    async def open(self, session_id: SessionId, runtime: RuntimeConfig) -> None:
+        """Reserve what the session needs; on failure nothing stays."""
+        settings = self._settings
+        ear = Ear(
+            self._loaded().vad,
+            EarSettings(
+                threshold=settings.speech_threshold,
+                silence_ms=settings.silence_ms,
+                min_speech_ms=settings.min_speech_ms,
+                pre_roll_ms=settings.pre_roll_ms,
+            ),
+        )
+        await self.close(session_id)
+        self._sessions[session_id] = Session(runtime, ear)
+
+    async def append(self, session_id: SessionId, unit: Unit) -> Appended:
+        """Consume one unit and decide."""
+        session = self._find(session_id)
+        answer_before, interrupts = session.answer, session.interrupts
+        work = Work(session.ear.copy(), session.talk, interrupts)
+        try:
+            appended = await self._work(session, work, unit)
+        except BaseException:
+            if session.answer is not answer_before:
+                _drop_answer(session)
+            raise
+        finally:
+            session.is_asked = False
+        if session.interrupts != interrupts:
+            _drop_answer(session)
+            return _listen()
+        session.ear, session.talk = work.ear, work.talk
+        if appended.result.turn_end:
+            session.answer = None
+        return appended
+
+    async def configure(self, session_id: SessionId, runtime: RuntimeConfig) -> None:
+        """Replace the settings; they hold from the next answer on."""
+        self._find(session_id).runtime = runtime
+
+    async def interrupt(self, session_id: SessionId, heard: str) -> None:
+        """Drop the answer in progress. The user heard only `heard` of it. May run during append."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            return
+        session.interrupts += 1
+        _drop_answer(session)
+        conversation = session.talk.conversation
+        # With nothing heard while a new question is looked at, it is that one's answer which is
+        # cancelled, before its first word: what was said before stays said.
+        if heard or not session.is_asked:
+            conversation = conversation.heard_only(heard)
+        session.talk = replace(
+            session.talk, conversation=conversation, question="", units_in_turn=0
+        )
+
+    async def close(self, session_id: SessionId) -> None:
+        """Release everything; unknown sessions are no error."""
+        session = self._sessions.pop(session_id, None)
+        if session is None:
+            return
+        answer = session.answer
+        session.interrupts += 1
+        _drop_answer(session)
+        if answer is not None:
+            await answer.wait_ended()
+
+    async def _work(self, session: Session, work: Work, unit: Unit) -> Appended:
+        await self._hear(session, work, unit)
+        if session.interrupts != work.interrupts:
+            return _listen()
+        if _is_forced_to_listen(session, work.talk, unit):
+            if unit.is_continuation:
+                # Silence goes on no longer for this answer: what is left of it is never said.
+                _drop_answer(session)
+                work.talk = replace(work.talk, units_in_turn=0)
+                return _listen(turn_end=True)
+            work.talk = replace(work.talk, units_in_turn=work.talk.units_in_turn + 1)
+            return _listen(work.heard)
+        if session.answer is None and _is_answer_due(session, work.talk, unit):
+            work.talk = self._begin_answer(session, work.talk)
+        if session.answer is None:
+            work.talk = replace(work.talk, units_in_turn=work.talk.units_in_turn + 1)
+            return _listen(work.heard, turn_end=unit.closes_input or unit.is_continuation)
+        sentence = await session.answer.take()
+        if sentence is None:
+            return _listen(work.heard)
+        return _speak(work, sentence)
+
+    async def _hear(self, session: Session, work: Work, unit: Unit) -> None:
+        """Advance the ear and add what the user said to the open question."""
+        loop = asyncio.get_running_loop()
+        utterances = await loop.run_in_executor(self._hearing, listen, work.ear, unit, UNIT_MS)
+        session.is_asked = session.answer is None and bool(utterances or unit.text)
+        heard = Heard("", work.talk.unfinished)
+        if utterances:
+            whisper = self._loaded().whisper
+            heard = await loop.run_in_executor(
+                self._hearing, recognise, whisper, utterances, work.talk.unfinished
+            )
+        parts = (work.talk.question, heard.words, unit.text)
+        question = " ".join(part.strip() for part in parts if part.strip())
+        work.heard = heard.words
+        work.talk = replace(work.talk, question=question, unfinished=heard.unfinished)
+
+    def _begin_answer(self, session: Session, talk: Talk) -> Talk:
+        question, before = talk.question, talk.conversation
+        conversation = before.user_said(question) if question else before.answer_closed()
+        situation = Situation(self._clock(), before.last_answer, talk.awaits_words)
+        reply = answer_by_rule(question, situation) if question else None
+        if reply is None:
+            session.answer = self._write_answer(session.runtime, conversation)
+        else:
+            session.answer = self._known_answer(session.runtime, reply)
+        awaits_words = reply is not None and reply.awaits_words
+        return replace(talk, conversation=conversation, question="", awaits_words=awaits_words)
+
+    def _known_answer(self, runtime: RuntimeConfig, reply: Reply) -> Answer:
+        sentences = list(reply.sentences)
+        if runtime.max_output_tokens is not None:
+            sentences = self._loaded().model.first_tokens(sentences, runtime.max_output_tokens)
+        return Answer.of(pack_sentences(sentences, MOST_SENTENCES), asyncio.get_running_loop())
+
+    def _write_answer(self, runtime: RuntimeConfig, conversation: Conversation) -> Answer:
+        model, settings = self._loaded().model, self._settings
+        loop = asyncio.get_running_loop()
+        answer = Answer(loop)
+        prompt = model.prompt(runtime.instructions, conversation, settings.history_tokens)
+        writing = Writing(runtime.max_output_tokens or settings.answer_tokens, runtime.temperature)
+        writer = AnswerWriter(answer)
+        answer.write_with(loop.run_in_executor(self._writing, writer.write, model, prompt, writing))
+        return answer
+
+    def _find(self, session_id: SessionId) -> Session:
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise StageFailed(f"session {session_id} is not open")
+        return session
+
+    def _loaded(self) -> Weights:
+        if self._weights is None:
+            raise StageFailed("the models are not loaded yet; wait for warm_up")
+        return self._weights
+
+
+def _is_forced_to_listen(session: Session, talk: Talk, unit: Unit) -> bool:
+    if unit.force_listen:
+        return True
+    return not unit.closes_input and talk.units_in_turn < session.runtime.force_listen_count
+
+
+def _is_answer_due(session: Session, talk: Talk, unit: Unit) -> bool:
+    if not (unit.closes_input or session.runtime.auto_response):
+        return False
+    # A bare close asks for an answer to what has been said already.
+    return bool(talk.question) or (unit.closes_input and not unit.pcm)
+
+
+def _drop_answer(session: Session) -> None:
+    if session.answer is not None:
+        session.answer.stop()
+        session.answer = None
+
+
+def _listen(heard: str = "", *, turn_end: bool = False) -> Appended:
+    return Appended(UnitResult(Decision.LISTEN, turn_end=turn_end, heard=heard), None)
+
+
+def _speak(work: Work, sentence: Sentence) -> Appended:
+    """Say the sentence; within a turn it is set off from the one before."""
+    is_first = not work.talk.conversation.is_answer_open
+    text = sentence.text if is_first else f" {sentence.text}"
+    work.talk = replace(
+        work.talk,
+        conversation=work.talk.conversation.assistant_said(text),
+        units_in_turn=0 if sentence.is_last else work.talk.units_in_turn + 1,
+    )
+    result = UnitResult(
+        Decision.SPEAK,
+        text=text,
+        segment_end=True,
+        turn_end=sentence.is_last,
+        heard=work.heard,
+        metrics=sentence.metrics,
+    )
+    return Appended(result, Speech(text, segment_end=True, turn_end=sentence.is_last))

@@ -1,0 +1,94 @@
+"""hibari's voice: a phrase becomes phonemes, and phonemes become acoustic frames.
+
+The acoustic model makes all frames of a phrase at once, in a few hundredths of a second.
+"""
+
+import re
+import threading
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Final, Self
+
+import numpy as np
+from hibari import Hibari
+
+from stages.embedded.vocoder import Floats, Frames
+
+LEAD_FRAMES: Final = 4
+"""Near-silent frames kept before the first sound; the model itself makes over 20."""
+TRAIL_FRAMES: Final = 16
+"""And after the last one: the pause between two sentences."""
+SLOWEST: Final = 0.5
+FASTEST: Final = 2.0
+
+_AUDIBLE_DB: Final = -20.0
+_LONG_TEXT: Final = 160
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?\u2026])(?=\s+\S)")
+
+
+class Voice:
+    """The only packaged voice; usable from several threads."""
+
+    def __init__(self, hibari: Hibari) -> None:
+        self._hibari = hibari
+        # The pronunciation rules keep caches of their own.
+        self._reading = threading.Lock()
+
+    @classmethod
+    def load(cls) -> Self:
+        """Load the voice inside the package; the others would be downloads."""
+        return cls(Hibari(threads=1))
+
+    def speak(self, phrase: str, speed: float) -> Frames | None:
+        """Return the frames of a phrase, or None if there is nothing in it to say."""
+        with self._reading:
+            parts = [self._hibari.ids(part) for part in self._hibari.phonemize(phrase)]
+        spoken = [self._frames(ids, speed) for ids in parts if len(ids) > 2]
+        return _joined(spoken) if spoken else None
+
+    def sounds_in(self, word: str) -> int:
+        """Return how many phonemes a word has, as a measure of how long it takes to say."""
+        with self._reading:
+            return sum(character.isalpha() for character in self._hibari.g2p(word))
+
+    def _frames(self, ids: Sequence[int], speed: float) -> Frames:
+        made = self._hibari.sess.run(
+            None,
+            {
+                "ids": np.asarray([ids], np.int64),
+                "speed": np.asarray([min(max(speed, SLOWEST), FASTEST)], np.float32),
+            },
+        )
+        return audible_part(Frames(*(layer[0] for layer in made)))
+
+
+def phrases_of(text: str) -> list[str]:
+    """Cut long text after its sentences, so that its first sound need not wait for its last.
+
+    Joined without separators the phrases are the text.
+    """
+    return [text] if len(text) <= _LONG_TEXT else _SENTENCE_END.split(text)
+
+
+def audible_part(frames: Frames) -> Frames:
+    """Return the frames with sound in them and a little silence on both sides."""
+    gains = (frames.voice_gain, frames.noise_gain, frames.free_gain)
+    power = sum(np.exp(2 * np.minimum(gain, np.float32(7))).mean(axis=0) for gain in gains)
+    loud = np.flatnonzero(power > 10 ** (_AUDIBLE_DB / 10))
+    if not len(loud):
+        return frames
+    begin = max(0, int(loud[0]) - LEAD_FRAMES)
+    end = min(frames.count, int(loud[-1]) + 1 + TRAIL_FRAMES)
+    return Frames(*(layer[..., begin:end] for layer in _layers(frames)))
+
+
+def _joined(parts: list[Frames]) -> Frames:
+    if len(parts) == 1:
+        return parts[0]
+    return Frames(
+        *(np.concatenate(layers, axis=-1) for layers in zip(*map(_layers, parts), strict=True))
+    )
+
+
+def _layers(frames: Frames) -> list[Floats]:
+    return [getattr(frames, layer.name) for layer in fields(frames)]

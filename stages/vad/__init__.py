@@ -1,0 +1,1 @@
+"""Voice activity detection, shared by all sessions of a process."""

@@ -76,7 +76,10 @@ class StageReplica:
                 yield self._refuse(refusal)
                 return
             yield LeaseGranted(self._engine, self._plan.stage, descriptor, self._name)
-            yield LeaseEnded(await _end_of(held, witness))
+            end = await _end_of(held, witness)
+            yield LeaseEnded(end)
+            if end is not LeaseEnd.GATEWAY_LOST:  # else nobody listens, and leaving ends it
+                await _release_of(held)
         finally:
             ray.cancel(held)
 
@@ -148,6 +151,15 @@ async def _last_of(held: Any) -> LeaseEnd:
     except RayActorError:
         return LeaseEnd.ENGINE_LOST
     return end
+
+
+async def _release_of(held: Any) -> None:
+    """Wait until the engine has released the session, which a dead one has."""
+    try:
+        async for _ in held:
+            pass
+    except RayActorError:
+        return
 
 
 async def _death_of(watched: Any) -> None:

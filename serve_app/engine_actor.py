@@ -55,9 +55,9 @@ class Engine:
     async def hold(
         self, session_id: SessionId, incarnation: int
     ) -> AsyncGenerator[DuplexError | LeaseEnd | None, None]:
-        """Hold a slot: yields None or why there is none, and at the end the reason of the end.
+        """Hold a slot: yields None or why there is none, and the reason when the lease is over.
 
-        Leaving the stream gives the slot back.
+        Ends when the slot is free again. Leaving the stream gives the slot back.
         """
         try:
             lease = self._book.admit(session_id, incarnation, now=self._clock.now())
@@ -67,6 +67,8 @@ class Engine:
         try:
             yield None
             yield await lease.ended()
+            self._start_release(lease)
+            await lease.freed.wait()
         finally:
             lease.end(LeaseEnd.GIVEN_BACK)
             self._start_release(lease)

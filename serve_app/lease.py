@@ -55,7 +55,11 @@ class LeaseRefused:
 
 @dataclass(frozen=True, slots=True)
 class LeaseEnded:
-    """Last item of a lease. A lease that ends without one has lost its replica."""
+    """Last item of a lease: nobody may use it any more, and why.
+
+    The stream goes on, without further items, until the stage has released the session. A stream
+    that ends without this item has lost its replica.
+    """
 
     end: LeaseEnd
 
@@ -73,6 +77,8 @@ class HeldLease:
     over: asyncio.Future[LeaseEnd] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
+    freed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the slot is free again."""
 
     @property
     def is_over(self) -> bool:
@@ -148,5 +154,6 @@ class LeaseBook:
     def free(self, lease: HeldLease) -> None:
         """The model holds nothing of the session any more: the slot is free."""
         lease.end(LeaseEnd.CLOSED)
+        lease.freed.set()
         if self._held.get(lease.session_id) is lease:
             del self._held[lease.session_id]

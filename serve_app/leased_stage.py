@@ -1,8 +1,9 @@
 """One stage, leased for one session: its engine, its latch, and the watch over both.
 
-Rule 1: the lease's stream is watched from the grant to its end; whatever ends it closes the latch.
+Rule 1: the lease's stream is watched from the grant to its end; its last item, or its end without
+        one, closes the latch.
 Rule 2: a close shuts the latch first, then tells the stage, and tries again until the stage has
-        confirmed or the lease is over, which also means that the stage holds nothing any more.
+        confirmed or the stream has ended, which both mean that it holds nothing any more.
 """
 
 import asyncio
@@ -143,11 +144,15 @@ class LeasedStage:
                 async for item in self._stream:
                     if isinstance(item, LeaseEnded):
                         why = REASONS[item.end]
+                        self._lose_because(why)
         except DuplexError as error:
             why = error.message
         finally:
-            self.lose(StageUnavailable(f"{self.stage} lost the session: {why}"))
+            self._lose_because(why)
             self._over.set()
+
+    def _lose_because(self, why: str) -> None:
+        self.lose(StageUnavailable(f"{self.stage} lost the session: {why}"))
 
 
 class _RemoteCall:

@@ -6,6 +6,7 @@ Rule 3: one renewal call an engine keeps the leases of all sessions there.
 """
 
 import asyncio
+import contextvars
 import logging
 from collections.abc import AsyncGenerator
 from typing import Any, Final
@@ -179,12 +180,17 @@ class RayStageDirectory:
                 half.give_back()
 
     async def _take(self, stage: str, fence: Fence) -> LeasedStage:
-        half = await take_lease(
+        leasing = take_lease(
             self._handles[stage],
             fence,
             self.witness,
             self._descriptor,
             timeout_s=self._limits.stage_timeout_s,
+        )
+        # In a context of its own: a call made in the context of a client's request would be
+        # cancelled by Serve together with that request, and the session may outlive its socket.
+        half = await asyncio.create_task(  # noqa: TID251 - awaited on the spot
+            leasing, context=contextvars.Context()
         )
         self._leases[half] = fence.session_id
         if self._renewals is None:

@@ -1,11 +1,14 @@
 """Slots come back when a gateway dies, and only after the model has let go of the session."""
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import ray
+from ray import serve
+from ray.serve.exceptions import RequestCancelledError
 
 from session.config import SessionLimits
 from session.fence import Fence
@@ -48,4 +51,25 @@ async def test_a_session_that_was_never_closed_is_released_with_its_directory(
     await begin(directory)
     assert await service.slots_taken() == [1, 1]
     await directory.close()
+    await service.until_free()
+
+
+async def test_a_lease_outlives_the_request_that_it_was_taken_in(service: Service) -> None:
+    """Serve cancels what a request has called when it cancels the request itself."""
+    gateway = serve.deployment(ray_actor_options={"num_cpus": 0})(GatewayProcess)
+    bound = gateway.bind(*service.handles.values(), PLUGIN.descriptor, LIMITS)
+    handle: Any = await asyncio.to_thread(serve.run, bound, name="gateway", route_prefix=None)
+    fence = Fence(next(names), 0, 0, 0)
+    request = handle.open_and_stay.remote(fence)
+    while await handle.opened.remote() == 0:  # noqa: ASYNC110 - no event crosses the process
+        await asyncio.sleep(0.05)
+    await handle.append.remote(fence, 1)
+    request.cancel()
+    with pytest.raises(RequestCancelledError):
+        await request
+    for seq in range(2, 12):
+        await handle.append.remote(fence, seq)
+        await asyncio.sleep(0.05)
+    assert await service.slots_taken() == [1, 1]
+    await asyncio.to_thread(serve.delete, "gateway")
     await service.until_free()

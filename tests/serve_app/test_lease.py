@@ -185,12 +185,15 @@ async def test_leaving_the_lease_during_the_open_leaves_nothing(bench: Bench) ->
 async def test_a_failed_release_keeps_the_slot_and_the_reaper_tries_again(bench: Bench) -> None:
     stream = await bench.hold()
     await bench.engine.open(fence(), RUNTIME)
-    for _ in range(2):
+    for _ in range(3):
         bench.model.fail_next("close", OSError("busy"))
     with pytest.raises(StageFailed, match="busy"):
         await bench.engine.close(fence())
     assert await anext(stream) is LeaseEnd.CLOSED
+    rest = asyncio.ensure_future(anext(stream, None))
+    await settle()
     assert await bench.free_slots() == 1
+    assert not rest.done()
     await bench.engine.reap()
     await settle()
     assert await bench.free_slots() == 1
@@ -198,7 +201,7 @@ async def test_a_failed_release_keeps_the_slot_and_the_reaper_tries_again(bench:
     await settle()
     assert await bench.free_slots() == 2
     assert bench.model.open_sessions == set()
-    await stream.aclose()
+    assert await rest is None
 
 
 async def test_the_reaper_goes_its_rounds_and_ends_what_nobody_renews(bench: Bench) -> None:

@@ -30,7 +30,7 @@ serve: $(VENV)/.project ## run the service (DEPLOY=deploy/duplex.yaml); Ctrl-C e
 	@echo "== checking $(DEPLOY)"
 	@$(BIN)/python -m serve_app.check $(DEPLOY)
 ifeq ($(DEPLOY),deploy/duplex.yaml)
-	@echo "== preparing the language model, once, about 15 s"
+	@echo "== preparing the language model (about 15 s the first time)"
 	@$(BIN)/python -m stages.embedded.prepare
 endif
 	@echo "== starting Ray and $(DEPLOY); ready in about half a minute; Ctrl-C ends both"
@@ -46,7 +46,7 @@ load: $(VENV)/.project ## put load on a running service and measure it (ARGS=--h
 
 # One group after another, all of them even when one fails.
 test: $(VENV)/.dev ## run every test but the soak; a failing group makes it fail
-	@echo "== preparing the language model, once, about 15 s"
+	@echo "== preparing the language model (about 15 s the first time)"
 	@$(BIN)/python -m stages.embedded.prepare
 	@failed=""; \
 	for group in pure models serve browser; do \

@@ -1,6 +1,6 @@
 """Writes docs/errors.md and docs/config.md from the code they describe.
 
-Rule 1: a meaning stands once, as the docstring of the class or field; the page repeats it.
+Rule 1: a meaning stands once, beside the class or field it explains; the page repeats it.
 Rule 2: an undocumented field is an error, so that the pages have no gaps.
 """
 
@@ -22,6 +22,7 @@ from serve_app.settings import AppArgs, AuthArgs, GatewayArgs, StageArgs
 from session import errors
 from session.config import SessionLimits
 from session.errors import DuplexError
+from stages.embedded.settings import EmbeddedSettings
 from stages.scripted.settings import ScriptedSettings
 
 ROOT: Final = Path(__file__).parent.parent
@@ -119,7 +120,10 @@ def literal_codes(call: ast.Call) -> set[str]:
 
 # --- configuration -----------------------------------------------------------------------------
 
-MODEL_SETTINGS: Final = {"scripted": ScriptedSettings}
+MODEL_SETTINGS: Final[dict[str, type[BaseModel]]] = {
+    "embedded": EmbeddedSettings,
+    "scripted": ScriptedSettings,
+}
 
 
 def config_page() -> str:
@@ -150,7 +154,8 @@ def section(title: str, rows: list[str]) -> list[str]:
 
 def dataclass_rows(kind: type) -> list[str]:
     """Return one table line for each field of a dataclass."""
-    return rows_of(kind, {field.name: field.default for field in dataclasses.fields(kind)})
+    defaults = {field.name: field.default for field in dataclasses.fields(kind)}
+    return rows_of(kind.__name__, defaults, attribute_docs(kind))
 
 
 def model_rows(kind: type[BaseModel]) -> list[str]:
@@ -159,15 +164,19 @@ def model_rows(kind: type[BaseModel]) -> list[str]:
         name: field.get_default(call_default_factory=True, validated_data={})
         for name, field in kind.model_fields.items()
     }
-    return rows_of(kind, defaults)
+    described = {
+        name: first_line(field.description)
+        for name, field in kind.model_fields.items()
+        if field.description
+    }
+    return rows_of(kind.__name__, defaults, attribute_docs(kind) | described)
 
 
-def rows_of(kind: type, defaults: dict[str, object]) -> list[str]:
-    """Return the table lines; raises ValueError for a field without a docstring."""
-    meanings = attribute_docs(kind)
+def rows_of(owner: str, defaults: dict[str, object], meanings: dict[str, str]) -> list[str]:
+    """Return the table lines; raises ValueError for a field that nobody explained."""
     silent = defaults.keys() - meanings.keys()
     if silent:
-        raise ValueError(f"{kind.__name__} has fields without a docstring: {sorted(silent)}")
+        raise ValueError(f"{owner} has fields without a docstring: {sorted(silent)}")
     return [f"| `{name}` | {shown(defaults[name])} | {meanings[name]} |" for name in defaults]
 
 

@@ -17,8 +17,8 @@ export RAY_USAGE_STATS_ENABLED ?= 0
 export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help serve talk load test test-pure test-models test-serve test-browser soak lint fmt \
-  docs lock clean
+.PHONY: help serve talk load test test-pure test-models test-serve test-browser lint fmt docs \
+  lock clean
 
 help: ## say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' \
@@ -36,16 +36,16 @@ endif
 	@echo "== starting Ray and $(DEPLOY); ready in about half a minute; Ctrl-C ends both"
 	@exec $(BIN)/serve run --address local $(DEPLOY)
 
-talk: $(VENV)/.project ## talk to a running service from the terminal (ARGS=--help)
-	@$(BIN)/python -m clients.talk $(ARGS)
+talk: $(VENV)/.project ## talk to a running service (ARGS="--in FILE.wav --out REPLY.wav")
+	@$(BIN)/python -m clients.talk $(or $(ARGS),--mic)
 
-load: $(VENV)/.project ## put load on a running service and measure it (ARGS=--help)
-	@$(BIN)/python -m clients.load $(ARGS)
+load: $(VENV)/.project ## put load on a running service (ARGS="--sessions 4 --seconds 60")
+	@$(BIN)/python -m clients.load $(or $(ARGS),--sessions 2)
 
 # --- check -------------------------------------------------------------------------------------
 
 # One group after another, all of them even when one fails.
-test: $(VENV)/.dev ## run every test but the soak; a failing group makes it fail
+test: $(VENV)/.dev ## run every test; a failing group makes it fail
 	@echo "== preparing the language model (about 15 s the first time)"
 	@$(BIN)/python -m stages.embedded.prepare
 	@failed=""; \
@@ -66,9 +66,6 @@ test-serve: $(VENV)/.dev ## tests on real Ray
 
 test-browser: $(VENV)/.dev ## tests of the page in a real browser
 	@$(BIN)/python -m pytest -m "browser and not soak" $(ARGS)
-
-soak: $(VENV)/.dev ## tests that take minutes each
-	@$(BIN)/python -m pytest -m soak $(ARGS)
 
 lint: $(VENV)/.dev ## style, types, direction of imports, spelling
 	$(BIN)/ruff check $(CODE)

@@ -11,6 +11,7 @@ hypothesis.settings.register_profile("steady", hypothesis.settings(deadline=None
 hypothesis.settings.load_profile("steady")
 
 
+@pytest.hookimpl(trylast=True)  # after the folders' own hooks, which mark their tests
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give each marked test its kind's limit, unless it states one itself."""
     for item in items:

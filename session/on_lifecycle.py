@@ -97,7 +97,7 @@ def handle_ending(state: SessionState, stimulus: Ending) -> list[Effect]:
         case ReaderStalled():
             return close(state, "slow_reader", code=TRY_AGAIN_LATER, is_expiring=True)
         case StageLost(stage=stage, error=error):
-            return _stage_lost(state, stage, error)
+            return stage_lost(state, stage, error)
         case StagesReleased():
             return _released(state)
         case _:
@@ -220,7 +220,8 @@ def _changed_detector(state: SessionState) -> SpeechDetector | None:
     return replace(detector, settings=settings)
 
 
-def _stage_lost(state: SessionState, stage: str, error: DuplexError) -> list[Effect]:
+def stage_lost(state: SessionState, stage: str, error: DuplexError) -> list[Effect]:
+    """End a session whose state at a stage is gone. Told twice, it ends once."""
     if state.life is not Life.OPEN:
         return []
     failed: list[Effect] = [Emit(ErrorRaised(error))]

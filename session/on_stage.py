@@ -11,6 +11,7 @@ from session.answering import (
 )
 from session.config import ResponseOptions
 from session.effects import Effect, Emit
+from session.errors import DuplexError, StageError
 from session.events import (
     InputTranscribed,
     ItemAdded,
@@ -22,6 +23,7 @@ from session.events import (
 from session.ids import ItemId
 from session.ledger.history import Item
 from session.ledger.response import Response, SpeechJob
+from session.on_lifecycle import stage_lost
 from session.pump import continuations_spent, pump
 from session.state import SessionState, Utterance
 from session.stimuli import SpeechArrived, SpeechFailed, SpeechFinished, UnitFailed, UnitFinished
@@ -45,6 +47,8 @@ def handle(state: SessionState, stimulus: StageAnswer, now: float) -> list[Effec
         case UnitFailed(seq=seq, error=error):
             if state.append.pending is None or state.append.pending.seq != seq:
                 return []
+            if _is_fatal(error):
+                return stage_lost(state, "stage0", error)
             # Sending the same audio again would fail again, for ever.
             state.input.discard_reservation("unit_failed")
             return fail_answer(state, error, "runtime_append_failed") + pump(state, now)
@@ -55,9 +59,16 @@ def handle(state: SessionState, stimulus: StageAnswer, now: float) -> list[Effec
         case SpeechFailed(seq=seq, error=error):
             if _spoken_by(state, seq) is None:
                 return []
+            if _is_fatal(error):
+                return stage_lost(state, "stage1", error)
             return fail_answer(state, error, "speech_failed") + pump(state, now)
         case _:
             assert_never(stimulus)
+
+
+def _is_fatal(error: DuplexError) -> bool:
+    """Whether the stage has lost the session with this call."""
+    return isinstance(error, StageError) and not error.survives
 
 
 def _unit_finished(state: SessionState, seq: int, result: UnitResult, now: float) -> list[Effect]:

@@ -124,6 +124,18 @@ def test_a_lost_stage_fails_the_answer_and_expires_the_session() -> None:
     assert d.said(SessionExpired)[0].reason == "stage1_lost"
 
 
+def test_a_call_that_fails_with_its_stage_ends_the_session_once() -> None:
+    d = Driver()
+    d.append(1000)
+    unit = d.last_unit()
+    gone = StageUnavailable("gone")
+    effects = d.do(UnitFailed(unit.fence, unit.seq, gone))
+    assert names(effects) == ["ErrorRaised", "CloseStages"]
+    assert d.do(StageLost("stage0", gone)) == []
+    d.released()
+    assert d.said(SessionExpired)[0].reason == "stage0_lost"
+
+
 def test_a_reader_that_stalls_is_let_go() -> None:
     d = Driver()
     d.do(ReaderStalled())

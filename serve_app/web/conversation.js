@@ -41,8 +41,12 @@ export class Conversation {
     this.isInterrupted = false;
     this.hasStalled = false;
     this.tailChunks = 0;
+    /** Whether the speech heard last is being answered; an answer may begin within it. */
+    this.isAnswered = false;
+    this.isAnswerHeard = false;
     /** When the user's speech ended, until an answer to it is heard. */
     this.stoppedAt = null;
+    this.awaitedUntil = 0;
     this.timers = {};
   }
 
@@ -91,6 +95,7 @@ export class Conversation {
     }
     this.stoppedAt = null;
     this.isAwaited = false;
+    this.isAnswerHeard = true;
     this.refresh();
   }
 
@@ -152,6 +157,7 @@ export class Conversation {
 
   expectAnswer(forMs = AWAIT_MS) {
     this.isAwaited = true;
+    this.awaitedUntil = performance.now() + forMs;
     this.later("await", forMs, () => {
       this.isAwaited = false;
     });
@@ -201,6 +207,8 @@ const ON = {
   "input_audio_buffer.speech_started"(talk, { item_id: itemId }) {
     talk.isHearing = true;
     talk.isAwaited = false;
+    talk.isAnswered = false;
+    talk.isAnswerHeard = false;
     talk.stoppedAt = null;
     if (talk.isInterruptible) talk.interrupt(null);
     talk.view.userLine(itemId);
@@ -208,9 +216,9 @@ const ON = {
 
   "input_audio_buffer.speech_stopped"(talk, { item_id: itemId }) {
     talk.isHearing = false;
-    talk.stoppedAt = performance.now();
     talk.view.userLine(itemId).stop();
-    talk.expectAnswer();
+    if (!talk.isAnswerHeard) talk.stoppedAt = performance.now();
+    if (!talk.isAnswered) talk.expectAnswer();
   },
 
   "conversation.item.input_audio_transcription.completed"(talk, { item_id: itemId, transcript }) {
@@ -225,12 +233,14 @@ const ON = {
 
   "response.created"(talk, { response_id: id, response }) {
     talk.answerOf(id ?? response.id);
+    talk.isAnswered = true;
     talk.expectAnswer();
   },
 
   "response.listen"(talk) {
-    // It may speak of a unit before the last one: an answer can still follow.
-    if (talk.isAwaited) talk.expectAnswer(LISTEN_AGAIN_MS);
+    // It may be about a unit before the last one: an answer can still follow, but soon.
+    const isLater = talk.awaitedUntil > performance.now() + LISTEN_AGAIN_MS;
+    if (talk.isAwaited && isLater) talk.expectAnswer(LISTEN_AGAIN_MS);
   },
 
   "response.audio.delta": addAudio,

@@ -42,14 +42,14 @@ export class Lines {
   /** Draw a rule between two sessions. */
   divide() {
     if (!this.list.lastElementChild || this.list.lastElementChild.matches(".rule")) return;
-    const rule = document.createElement("li");
+    const rule = document.createElement("div");
     rule.className = "rule";
     rule.textContent = "New session";
     this.list.append(rule);
   }
 
   add(role, name, data) {
-    const element = document.createElement("li");
+    const element = document.createElement("div");
     element.className = `line ${role}`;
     Object.assign(element.dataset, { role, status: "live" }, data);
     element.setAttribute("aria-busy", "true"); // read aloud when it is complete

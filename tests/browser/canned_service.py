@@ -139,6 +139,15 @@ class CannedClient:
         if transcript is not None:
             await self.transcribe(item_id, transcript)
 
+    async def listen_every(self, seconds: float) -> None:
+        """Decide to listen, unit after unit."""
+        metadata = {"type": "response.listen", "reason": "model_listen", "model_listen": True}
+        while True:
+            await self.send(
+                "response.listen", response={"status": "listening", "metadata": metadata}
+            )
+            await asyncio.sleep(seconds)
+
     async def transcribe(self, item_id: str, transcript: str) -> None:
         await self.send(
             "conversation.item.input_audio_transcription.completed",

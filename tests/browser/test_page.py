@@ -1,5 +1,6 @@
 """The page in a real browser, against a service that says what each test wants."""
 
+import asyncio
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal
@@ -123,6 +124,32 @@ async def test_the_latency_is_the_time_from_the_end_of_speech_to_the_first_sound
         await expect(page.locator("#latency")).to_have_text(f"{latency_ms / 1000:.2f} s")
 
 
+async def test_an_answer_may_begin_before_the_speech_is_over(service: CannedService) -> None:
+    async with open_page(service.url) as page:
+        client = await begin(page, service)
+        await client.send("input_audio_buffer.speech_started", audio_start_ms=0, item_id="item_u")
+        await client.begin("resp-1")
+        await client.speak("resp-1", [("I know. ", 1500)])
+        await client.until(lambda c: bool(c.acks("resp-1")))
+        await client.send("input_audio_buffer.speech_stopped", audio_end_ms=900, item_id="item_u")
+        await client.finish("resp-1")
+        # Nothing more is awaited, and there is no such thing as a negative latency.
+        await client.until(lambda c: c.acks("resp-1")[-1:] == [1500])
+        assert await state(page, "thinking", "listening") == "listening"
+        assert await fact(page, "latencyMs") is None
+
+
+async def test_a_model_that_goes_on_listening_is_not_thinking(service: CannedService) -> None:
+    async with open_page(service.url) as page:
+        client = await begin(page, service)
+        await client.hear("item_u", "Hm.")
+        await state(page, "thinking")
+        async with asyncio.TaskGroup() as tasks:
+            listening = tasks.create_task(client.listen_every(0.3))
+            await state(page, "listening")
+            listening.cancel()
+
+
 @pytest.mark.parametrize(
     "signal",
     ["speech_started", "response_cancelled", "output_cleared", "overlap_decision"],
@@ -202,15 +229,22 @@ async def test_the_service_marks_which_words_are_spoken_when(service: CannedServ
     async with open_page(service.url) as page:
         client = await begin(page, service)
         await client.begin("resp-1")
-        # All of the text comes with the first second; the marks spread it over two.
-        marks = [{"text_chars": 4, "audio_end_ms": 1000}, {"text_chars": 13, "audio_end_ms": 6000}]
+        # All of the text comes with the first second; the marks spread it over twenty. They count
+        # characters, of which the first one is two to JavaScript.
+        marks = [
+            {"text_chars": 4, "audio_end_ms": 1000},
+            {"text_chars": 13, "audio_end_ms": 20_000},
+        ]
         await client.speak("resp-1", [("\U0001f30a a, then b, c", 1000)], marks=marks)
-        await client.speak("resp-1", [("", 5000)])
-        said = page.locator("[data-response=resp-1] .said")
-        await expect(said).to_have_text("\U0001f30a a, ")
+        await client.speak("resp-1", [("", 3000)])
+        await client.until(lambda c: bool(c.acks("resp-1")) and c.acks("resp-1")[-1] > 1100)
+        answer = page.locator("[data-response=resp-1]")
+        # The word that is being spoken shows, but when it is cut it was not heard.
+        await expect(answer.locator(".said")).to_have_text("\U0001f30a a, then ")
         await client.finish("resp-1", "cancelled")
-        await expect(page.locator("[data-response=resp-1]")).to_have_attribute("data-status", "cut")
-        await expect(said).to_have_text("\U0001f30a a, ")
+        await expect(answer).to_have_attribute("data-status", "cut")
+        await expect(answer.locator(".said")).to_have_text("\U0001f30a a, ")
+        await expect(answer.locator(".unsaid")).to_have_text("then b, c")
 
 
 async def test_an_answer_in_text_alone_is_shown(service: CannedService) -> None:

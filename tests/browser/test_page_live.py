@@ -76,7 +76,7 @@ def silence(seconds: float) -> "array[int]":
 async def test_it_repeats_what_it_is_told(
     live_service_url: str, speaker: Speaker, tmp_path: Path
 ) -> None:
-    question = silence(2) + speaker.say("Repeat after me. The sky is blue today.") + silence(120)
+    question = silence(2) + speaker.say("Repeat after me: the sky is blue today.") + silence(120)
     recording = write_recording(tmp_path / "question.wav", question)
     async with open_page("about:blank", Visitor(microphone=recording, loops=False)) as page:
         tap = Tap(page)

@@ -1,5 +1,6 @@
 """The life of one answer: reserved, shown, spoken, ended."""
 
+from collections import deque
 from dataclasses import replace
 
 from session.config import PlaybackCommitPolicy, ResponseOptions
@@ -186,6 +187,7 @@ def enter_next_epoch(state: SessionState) -> None:
     state.append.enter_epoch()
     state.input.roll_back(keeps_wanted=state.config.auto_response)
     state.turns_expected = False
+    state.utterances = deque(replace(u, last_seq=None) for u in state.utterances)
     if state.updates:
         state.updates[0] = replace(state.updates[0], generation=None)
 

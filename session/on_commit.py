@@ -3,6 +3,8 @@
 The table is the seed's commit-to-response contract; each function below is one of its rows.
 """
 
+from collections import deque
+
 from session.answering import reserve_answer, show_answer
 from session.config import ResponseOptions
 from session.effects import Effect, Emit
@@ -73,7 +75,8 @@ def commit_open(state: SessionState, item_id: ItemId, *, is_wanted: bool) -> lis
     state.history.add(Item(item_id, "user", opened.text, is_audio=is_audio, audio_ms=audio_ms))
     state.input.commit_open(item_id, is_wanted=is_wanted)
     if is_audio:
-        state.utterance = Utterance(item_id, 0, audio_ms)
+        state.utterances = deque(u for u in state.utterances if u.item_id != item_id)
+        state.utterances.append(Utterance(item_id, 0, audio_ms))
     state.turn = move_turn(state.turn, TurnTrigger.USER_COMMITTED)
     view = ItemView(item_id, "user", "completed", opened.text, is_audio, audio_ms=audio_ms)
     committed = InputItemCommitted(

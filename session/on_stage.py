@@ -78,6 +78,8 @@ def _unit_finished(state: SessionState, seq: int, result: UnitResult, now: float
     if not pending.is_continuation:
         state.input.accept()
     effects = _user_words(state, result.heard) if result.heard else []
+    while state.utterances and _is_past(state.utterances[0], seq):
+        state.utterances.popleft()  # the model found no words in it
     if result.decision is Decision.SPEAK:
         effects += _speak(state, seq, result, now)
     else:
@@ -143,7 +145,7 @@ def _listen_instead_of_answer(
 
 def _user_words(state: SessionState, heard: str) -> list[Effect]:
     """The model tells what the user said: complete the item, or make one for streamed speech."""
-    utterance, state.utterance = state.utterance, None
+    utterance = state.utterances.popleft() if state.utterances else None
     item_id = ItemId(state.ids.new("item")) if utterance is None else utterance.item_id
     known = state.history.get(item_id)
     if known is not None:
@@ -159,6 +161,10 @@ def _user_words(state: SessionState, heard: str) -> list[Effect]:
         Emit(InputTranscribed(item_id, heard, audio_ms)),
         Emit(ItemDone(done, previous)),
     ]
+
+
+def _is_past(utterance: Utterance, seq: int) -> bool:
+    return utterance.last_seq is not None and utterance.last_seq <= seq
 
 
 def _spoken_ms(state: SessionState, utterance: Utterance | None) -> int:

@@ -9,6 +9,7 @@ Rule 4: an answer that is not finished goes on over synthetic silence, but never
         is waiting or has just come (seed: silence continuation).
 """
 
+from collections import deque
 from dataclasses import replace
 
 from session.config import RuntimeConfig
@@ -16,7 +17,7 @@ from session.effects import ConfigureStages, Effect, SubmitUnit, WakeAt
 from session.ids import OperationId
 from session.ledger.input import Reservation
 from session.lifecycle import Life
-from session.state import SessionState
+from session.state import SessionState, Utterance
 from session.unit import SAMPLE_BYTES, Unit
 
 
@@ -111,9 +112,17 @@ def _submit_unit(state: SessionState, unit: Unit, now: float) -> SubmitUnit:
         is_continuation=unit.is_continuation,
         now=now,
     )
+    state.utterances = deque(_brought(utterance, pending.seq) for utterance in state.utterances)
     return SubmitUnit(
         state.fence, pending.seq, pending.operation_id, unit, pending.config_generation
     )
+
+
+def _brought(utterance: Utterance, seq: int) -> Utterance:
+    """Note that unit `seq` brings the end of an utterance to the model."""
+    if utterance.ended_ms is None or utterance.last_seq is not None:
+        return utterance
+    return replace(utterance, last_seq=seq)
 
 
 def _whole_units(state: SessionState, pcm: bytes) -> bytes:

@@ -22,11 +22,11 @@ def tell_edge(state: SessionState, edge: Onset | Offset) -> list[Effect]:
         item_id = ItemId(state.ids.new("item"))
         state.speech_item_id = item_id
         state.input.open_item.item_id = item_id
-        state.utterance = Utterance(item_id, edge.audio_start_ms)
+        state.utterances.append(Utterance(item_id, edge.audio_start_ms))
         state.turn = move_turn(state.turn, TurnTrigger.USER_STARTED)
         return [Emit(UserSpeechStarted(edge.audio_start_ms, item_id))]
     spoken, state.speech_item_id = state.speech_item_id, None
-    if state.utterance is not None and state.utterance.item_id == spoken:
-        state.utterance = replace(state.utterance, ended_ms=edge.audio_end_ms)
+    if state.utterances and state.utterances[-1].item_id == spoken:
+        state.utterances[-1] = replace(state.utterances[-1], ended_ms=edge.audio_end_ms)
     state.turn = move_turn(state.turn, TurnTrigger.USER_STOPPED)
     return [] if spoken is None else [Emit(UserSpeechStopped(edge.audio_end_ms, spoken))]

@@ -37,6 +37,8 @@ class Utterance:
     item_id: ItemId
     began_ms: int
     ended_ms: int | None = None
+    last_seq: int | None = None
+    """The unit that brought its end to the model: no words by then, no words at all."""
 
 
 @dataclass(slots=True)
@@ -66,8 +68,8 @@ class SessionState:
     detector: SpeechDetector | None = None
     speech_item_id: ItemId | None = None
     """Item named by a speech_started that has no speech_stopped yet."""
-    utterance: Utterance | None = None
-    """The user's newest utterance, while the model has not told its words."""
+    utterances: deque[Utterance] = field(default_factory=deque)
+    """The user's utterances, oldest first, whose words the model has not told yet."""
     updates: deque[PendingUpdate] = field(default_factory=deque)
     config_generation: int = 0
     flush_wanted: bool = False

@@ -379,11 +379,24 @@ def test_words_that_come_before_the_end_of_speech_belong_to_that_speech() -> Non
 
 
 def test_noise_that_had_no_words_does_not_take_the_next_ones() -> None:
-    d = Driver(AUTO_VAD)
-    d.append(500, probability=0.9)
-    d.append(700, probability=0.0)
-    d.append(800, probability=0.9)
+    d = Driver(AUTO_VAD, profile=replace(PROFILE, accepts_short_units=True))
+    d.append(300, probability=0.9)
+    d.append(600, probability=0.0)
+    d.listen()
+    d.append(1000, probability=0.9)
     d.listen(heard="hi")
     noise, speech = d.said(UserSpeechStarted)
     assert d.said(InputTranscribed)[0].item_id == speech.item_id != noise.item_id
     assert d.said(InputTranscribed)[0].audio_ms > 0
+
+
+def test_words_of_two_utterances_in_a_row_go_to_their_own_items() -> None:
+    d = Driver(AUTO_VAD, profile=replace(PROFILE, accepts_short_units=True))
+    d.append(300, probability=0.9)
+    d.append(600, probability=0.0)
+    d.append(300, probability=0.9)
+    d.listen(heard="hello")
+    d.append(600, probability=0.0)
+    d.listen(heard="how are you")
+    spoken = [e.item_id for e in d.said(UserSpeechStarted)]
+    assert [e.item_id for e in d.said(InputTranscribed)] == spoken

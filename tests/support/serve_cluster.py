@@ -3,6 +3,7 @@
 import os
 import shutil
 import socket
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,6 +28,8 @@ class ServeCluster:
     """A running node; its HTTP proxy listens on loopback only."""
 
     port: int
+    folder: str
+    """Where this node keeps its sockets; in the command line of its raylet."""
 
     @property
     def address(self) -> str:
@@ -54,11 +57,40 @@ class ServeCluster:
 
         return serve.get_deployment_handle(name, APPLICATION)
 
+    def worker(self, title: str) -> int:
+        """Return the process of a worker of this node, by the title Ray gives it."""
+        every = _processes()
+        parents = {process.pid for process in every if self.folder in process.command}
+        found = [
+            process
+            for process in every
+            if process.command.startswith(f"ray::{title}") and process.parent in parents
+        ]
+        assert len(found) == 1, (title, found)
+        return found[0].pid
+
     def delete(self) -> None:
         """Take the application away."""
         from ray import serve  # noqa: PLC0415 - needs the environment
 
         serve.delete(APPLICATION)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process of this machine."""
+
+    pid: int
+    parent: int
+    command: str
+
+
+def _processes() -> list[Process]:
+    listing = subprocess.run(
+        ["ps", "-eww", "-o", "pid=,ppid=,args="], check=True, capture_output=True, text=True
+    )
+    rows = (line.split(None, 2) for line in listing.stdout.splitlines())
+    return [Process(int(row[0]), int(row[1]), row[2]) for row in rows if len(row) == 3]
 
 
 @contextmanager
@@ -85,7 +117,7 @@ def serve_cluster() -> Iterator[ServeCluster]:
             proxy_location="HeadOnly",
             logging_config={"enable_access_log": False},
         )
-        yield ServeCluster(port)
+        yield ServeCluster(port, folder)
     finally:
         stop: Callable[[], None] = serve.shutdown  # has no annotations
         stop()

@@ -1,0 +1,204 @@
+"""The whole service on real Ray with the scripted model, seen through its sockets."""
+
+import asyncio
+import json
+import os
+import signal
+import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from tests.fakes.wire import append, client, update
+from tests.support.bad_input import BAD, MEBIBYTE
+from tests.support.serve_cluster import ServeCluster
+
+pytestmark = pytest.mark.timeout(180)
+
+AUTO: dict[str, Any] = {"extra_body": {"auto_response": True}}
+PATIENCE_S = 60.0
+"""Only a test that has gone wrong ever waits so long."""
+ANSWER = [
+    "response.created",
+    "conversation.item.added",
+    "conversation.item.created",
+    "response.output_item.added",
+    "response.content_part.added",
+    "response.speak",
+    *["response.audio.delta", "response.audio_transcript.delta"] * 3,
+    "response.audio.done",
+    "response.audio_transcript.done",
+    "response.content_part.done",
+    "response.output_item.done",
+    "conversation.item.done",
+    "response.done",
+    "rate_limits.updated",
+]
+
+
+@pytest.fixture(scope="module")
+def service(cluster: ServeCluster) -> Iterator[ServeCluster]:
+    settings = {"sentences": 1, "speak_at_units": [1], "hang_at_units": [3], "chunk_delay_ms": 5}
+    cluster.deploy("scripted.yaml", {"model_settings": settings, "limits": {"max_sessions": 2}})
+    yield cluster
+    cluster.delete()
+
+
+def dial(service: ServeCluster) -> connect:
+    url = f"ws://{service.address}/v1/realtime?duplex=1"
+    return connect(url, max_size=None, compression=None)
+
+
+async def hear(line: ClientConnection) -> dict[str, Any]:
+    async with asyncio.timeout(PATIENCE_S):
+        event: dict[str, Any] = json.loads(await line.recv())
+    return event
+
+
+async def until(line: ClientConnection, kind: str) -> list[dict[str, Any]]:
+    read = [await hear(line)]
+    while read[-1]["type"] != kind:
+        read.append(await hear(line))
+    return read
+
+
+async def rest(line: ClientConnection) -> list[dict[str, Any]]:
+    """Read what comes until the server closes."""
+    read: list[dict[str, Any]] = []
+    with suppress(ConnectionClosed):
+        while True:
+            read.append(await hear(line))
+    return read
+
+
+async def opened(line: ClientConnection) -> dict[str, Any]:
+    await line.send(update(**AUTO))
+    created, _ = await hear(line), await hear(line)
+    assert created["type"] == "session.created", created
+    return created
+
+
+async def open_again(service: ServeCluster) -> list[str]:
+    """Try until a session opens and answers, as a client would; return what it heard."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            with suppress(ConnectionClosed, InvalidStatus, OSError, AssertionError):
+                async with dial(service) as line:
+                    await opened(line)
+                    await line.send(append(1000))
+                    return [e["type"] for e in await until(line, "rate_limits.updated")]
+            await asyncio.sleep(0.5)
+
+
+async def test_a_conversation_in_exact_order(service: ServeCluster) -> None:
+    async with dial(service) as line:
+        await opened(line)
+        await line.send(append(1000))
+        said = await until(line, "rate_limits.updated")
+        assert [event["type"] for event in said] == ANSWER
+        await line.send(client("session.close"))
+        assert [e["type"] for e in await rest(line)] == ["session.closed"]
+        assert (line.close_code, line.close_reason) == (1000, "client_close")
+
+
+async def test_all_bad_input_gets_one_typed_error_each_and_the_session_lives(
+    service: ServeCluster,
+) -> None:
+    async with dial(service) as line:
+        await opened(line)
+        for name, (frame, code) in BAD.items():
+            await line.send(frame)
+            await line.send(client("session.heartbeat"))
+            error, beat = await hear(line), await hear(line)
+            assert (error["type"], beat["type"]) == ("error", "session.heartbeat_ack"), name
+            assert error["error"]["code"] == code, name
+        await line.send(append(1000))
+        assert [e["type"] for e in await until(line, "rate_limits.updated")] == ANSWER
+
+
+async def test_a_frame_above_the_servers_limit_closes_one_socket_only(
+    service: ServeCluster,
+) -> None:
+    async with dial(service) as healthy:
+        await opened(healthy)
+        async with dial(service) as line:
+            await opened(line)
+            with suppress(ConnectionClosed):
+                await line.send(" " * (16 * MEBIBYTE + 1))
+            await rest(line)
+            assert line.close_code == 1009
+        await healthy.send(append(1000))
+        assert [e["type"] for e in await until(healthy, "rate_limits.updated")] == ANSWER
+    assert await open_again(service) == ANSWER
+
+
+async def test_one_session_too_many_is_told_so_and_admitted_after_a_close(
+    service: ServeCluster,
+) -> None:
+    async with dial(service) as one, dial(service) as two:
+        await opened(one)
+        await opened(two)
+        async with dial(service) as three:
+            await three.send(update(**AUTO))
+            [error] = await rest(three)
+            assert error["error"]["code"] == "resource_exhausted"
+            assert three.close_code == 1013
+        await one.send(client("session.close"))
+        await until(one, "session.closed")
+        async with dial(service) as three:
+            await opened(three)
+
+
+@pytest.mark.parametrize(
+    ("stage", "victim"),
+    [
+        ("stage0", "Stage0Actor"),
+        ("stage1", "Stage1Actor"),
+        ("stage0", "ServeReplica:duplex:Stage0"),
+    ],
+)
+async def test_a_dead_engine_ends_its_sessions_with_words_and_the_service_recovers(
+    service: ServeCluster, stage: str, victim: str
+) -> None:
+    process = service.worker(victim)
+    async with dial(service) as line:
+        await opened(line)
+        await line.send(append(1000))
+        await until(line, "rate_limits.updated")
+        await line.send(append(2000))  # the third unit hangs: a call is in flight
+        await until(line, "response.listen")
+        os.kill(process, signal.SIGKILL)
+        told = await rest(line)
+        assert [e["type"] for e in told if e["type"] != "response.listen"] == [
+            "error",
+            "session.expired",
+        ]
+        assert told[-1]["reason"] == f"{stage}_lost"
+        assert line.close_code == 1011
+    assert await open_again(service) == ANSWER
+
+
+async def test_a_dead_gateway_frees_its_sessions(service: ServeCluster) -> None:
+    gateway = service.worker("ServeReplica:duplex:Gateway")
+    async with dial(service) as one, dial(service) as two:
+        await opened(one)
+        await opened(two)
+        os.kill(gateway, signal.SIGKILL)
+        await rest(one)
+        await rest(two)
+    # Both slots are free again, so two sessions fit side by side.
+    first, second = await asyncio.gather(open_again(service), open_again(service))
+    assert first == second == ANSWER
+
+
+def test_health_and_models_say_what_runs(service: ServeCluster) -> None:
+    with urllib.request.urlopen(f"http://{service.address}/health") as answer:
+        assert json.loads(answer.read())["status"] == "ok"
+    with urllib.request.urlopen(f"http://{service.address}/v1/models") as answer:
+        assert json.loads(answer.read())["data"][0]["id"] == "scripted"
+    with urllib.request.urlopen(f"http://{service.address}/") as page:
+        assert b"<html" in page.read().lower()

@@ -1,0 +1,66 @@
+"""A text model for tests: it writes what it is told to, when it is told to."""
+
+import threading
+from collections.abc import Callable, Iterable
+
+from stages.embedded.conversation import Conversation
+from stages.embedded.ports import Prompt, Writing
+
+WAIT_S = 10
+
+
+class HandTextModel:
+    """Writes `pieces`; before each one it takes a permit, unless it runs freely."""
+
+    def __init__(self, *pieces: str) -> None:
+        self.pieces = list(pieces)
+        self.prompts: list[tuple[str, Conversation]] = []
+        self.writings: list[Writing] = []
+        self.fault: Exception | None = None
+        self.written: list[str] = []
+        """Pieces that were given away, over all answers."""
+        self.is_stopped = threading.Event()
+        """Somebody wanted no more."""
+        self._permits: threading.Semaphore | None = None
+
+    def hold(self) -> None:
+        """Wait for permits from now on."""
+        self._permits = threading.Semaphore(0)
+
+    def let(self, pieces: int) -> None:
+        """Let so many pieces be written."""
+        assert self._permits is not None
+        self._permits.release(pieces)
+
+    def prompt(self, instructions: str, conversation: Conversation, history_tokens: int) -> Prompt:
+        """Remember what it was asked."""
+        del history_tokens
+        self.prompts.append((instructions, conversation))
+        return Prompt((), ())
+
+    def write(self, prompt: Prompt, writing: Writing, on_text: Callable[[str], bool]) -> None:
+        """Give the pieces, one permit each."""
+        del prompt
+        self.writings.append(writing)
+        for piece in [*self.pieces, None]:
+            if self._permits is not None and not self._permits.acquire(timeout=WAIT_S):
+                raise AssertionError("nobody let the model write on")
+            if self.fault is not None:
+                raise self.fault
+            if piece is None:
+                return
+            self.written.append(piece)
+            if on_text(piece):
+                self.is_stopped.set()
+                return
+
+    def first_tokens(self, sentences: Iterable[str], limit: int) -> list[str]:
+        """Take each word for a token."""
+        kept: list[str] = []
+        for sentence in sentences:
+            words = sentence.split()
+            kept.append(" ".join(words[:limit]))
+            limit -= len(words)
+            if limit <= 0:
+                break
+        return kept

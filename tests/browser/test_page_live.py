@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soxr
+from hibari import Hibari
 from playwright.async_api import Page, expect
 
 from tests.browser.browsers import (
@@ -53,8 +54,7 @@ class Speaker:
     """Says sentences as PCM16 at the microphone's rate."""
 
     def __init__(self) -> None:
-        hibari = pytest.importorskip("hibari", reason="the synthesiser of the embedded model")
-        self._hibari = hibari.Hibari()
+        self._hibari = Hibari()
 
     def say(self, text: str) -> "array[int]":
         voice = soxr.resample(np.asarray(self._hibari(text), np.float32), 24_000, MIC_RATE_HZ)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
-from serve_app.clock import Clock, MonotonicClock, sleep_until
+from serve_app.clock import Clock, MonotonicClock
 from serve_app.lease import HeldLease, LeaseBook, LeaseEnd
 from session.config import RuntimeConfig, SessionLimits
 from session.errors import DuplexError, StageFailed, StageRefused
@@ -41,16 +41,13 @@ class Engine:
         self._clock = clock or MonotonicClock()
         self._book = LeaseBook(max_sessions=limits.max_sessions, ttl_s=limits.lease_ttl_s)
         self._releasing: dict[HeldLease, asyncio.Task[None]] = {}
-        self._reaper: asyncio.Task[None] | None = None
         self._is_warm = False
 
     async def start(self) -> None:
         """Warm the model up and begin to look after the leases."""
         await self._model.warm_up()
         self._is_warm = True
-        self._reaper = asyncio.create_task(  # noqa: TID251 - runs as long as the process
-            self._run_reaper()
-        )
+        self._go_round()
 
     async def hold(
         self, session_id: SessionId, incarnation: int
@@ -111,29 +108,25 @@ class Engine:
 
     async def health(self) -> str:
         """Return `ok`, or what is wrong."""
-        if not self._is_warm:
-            return "the model is not warm yet"
-        if self._reaper is None or self._reaper.done():
-            return "nobody looks after the leases"
-        return "ok"
+        return "ok" if self._is_warm else "the model is not warm yet"
 
     async def capacity(self) -> Capacity:
         """Return what is left."""
         return Capacity(self._book.max_sessions, self._book.taken)
 
-    async def reap(self) -> None:
+    def reap(self) -> None:
         """End the leases whose time is up, and release what is over and not released yet."""
         self._book.expire(now=self._clock.now())
         for lease in self._book.ending():
             self._start_release(lease)
 
-    async def _run_reaper(self) -> None:
-        while True:
-            await sleep_until(self._clock, self._clock.now() + self._limits.reaper_interval_s)
-            try:
-                await self.reap()
-            except Exception:  # the reaper must outlive any fault of a session
-                log.exception("a round of the reaper failed")
+    def _go_round(self) -> None:
+        """Reap now and every interval from now on; a timer, so that nothing is left at the end."""
+        try:
+            self.reap()
+        finally:
+            next_s = self._clock.now() + self._limits.reaper_interval_s
+            self._clock.call_at(next_s, self._go_round)
 
     def _need_lease(self, fence: Fence) -> None:
         lease = self._book.of(fence.session_id, fence.incarnation)

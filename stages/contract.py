@@ -60,7 +60,9 @@ class Stage0Model(Protocol):
     """A model's hearing and deciding half. One instance serves all sessions of a stage.
 
     All methods are coroutines that must not block the event loop: compute runs in threads. The
-    door never runs two appends of one session at once.
+    door never runs two appends of one session at once. `interrupt` may come while an append runs;
+    `close` comes after the calls that still ran have been cancelled, but a thread of theirs may go
+    on computing for a while.
     """
 
     async def open(self, session_id: SessionId, runtime: RuntimeConfig) -> None:
@@ -96,7 +98,10 @@ class Stage0Model(Protocol):
 
 
 class Stage1Model(Protocol):
-    """A model's speaking half."""
+    """A model's speaking half. The same holds for its calls.
+
+    The door leaves the iterator of `speak` when its fence is cancelled and calls `interrupt` then.
+    """
 
     async def open(self, session_id: SessionId, runtime: RuntimeConfig) -> None:
         """Reserve voice state; on failure nothing stays."""

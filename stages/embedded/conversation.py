@@ -39,6 +39,12 @@ class Conversation:
         """Return the assistant's latest words, as far as they were heard."""
         return next((e.text for e in reversed(self.entries) if e.role is Role.ASSISTANT), "")
 
+    @property
+    def unanswered(self) -> str:
+        """Return the user's latest words if nothing has been said to them."""
+        last = self.entries[-1] if self.entries else None
+        return last.text if last is not None and last.role is Role.USER else ""
+
     def user_said(self, text: str) -> "Conversation":
         """Begin a turn with the user's words."""
         entries = (*self.entries, Entry(Role.USER, text))
@@ -51,10 +57,6 @@ class Conversation:
             return replace(self, entries=(*self.entries[:-1], last))
         entries = (*self.entries, Entry(Role.ASSISTANT, text))
         return Conversation(entries[-KEPT_ENTRIES:], is_answer_open=True)
-
-    def answer_closed(self) -> "Conversation":
-        """Begin a turn without words of the user."""
-        return replace(self, is_answer_open=False)
 
     def heard_only(self, heard: str) -> "Conversation":
         """Cut the newest turn's answer down to what the user heard of it."""

@@ -14,7 +14,8 @@ from typing import Final
 import numpy as np
 
 from session.unit import INPUT_RATE_HZ, SAMPLE_BYTES
-from stages.vad.silero import WINDOW_SAMPLES, SileroVad, VadState, WindowScore
+from stages.embedded.ports import VoiceActivity
+from stages.vad.silero import WINDOW_SAMPLES, VadState, WindowScore
 
 LONGEST_PIECE_S: Final = 28
 
@@ -48,7 +49,7 @@ class Utterance:
 class Ear:
     """One session's ear; not for two threads at once."""
 
-    vad: SileroVad
+    vad: VoiceActivity
     settings: EarSettings
     voice: VadState = field(default_factory=VadState)
     _pcm: bytes = b""
@@ -67,6 +68,11 @@ class Ear:
     def is_hearing_speech(self) -> bool:
         """Whether an utterance is open."""
         return self._begin is not None
+
+    @property
+    def held_bytes(self) -> int:
+        """Audio kept for what may come of it."""
+        return len(self._pcm)
 
     def hear(self, pcm: bytes) -> list[Utterance]:
         """Take the next audio; return what it completes."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from session.unit import INPUT_RATE_HZ, SAMPLE_BYTES, Unit
 from stages.embedded.ear import Ear, Utterance
-from stages.embedded.whisper import Whisper
+from stages.embedded.ports import Recogniser
 
 FLUSH_SILENCE_MS: Final = 100
 """Silence needed at the end of a unit that was cut short because the user had stopped."""
@@ -37,7 +37,7 @@ class Heard:
     unfinished: str
 
 
-def recognise(whisper: Whisper, utterances: list[Utterance], unfinished: str) -> Heard:
+def recognise(whisper: Recogniser, utterances: list[Utterance], unfinished: str) -> Heard:
     """Turn utterances into words; `unfinished` are those of their earlier pieces."""
     complete: list[str] = []
     for utterance in utterances:

@@ -8,7 +8,6 @@ Rule 2: under the default instructions the prompt begins with a few model answer
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
@@ -16,11 +15,14 @@ import ctranslate2
 from tokenizers import Tokenizer
 
 from stages.embedded.conversation import Conversation, Role
+from stages.embedded.ports import Prompt, Writing
 from stages.embedded.prepare import TOKENIZER
 from stages.embedded.smollm2_gguf import END_OF_TURN, START_OF_TURN
 
 MOST_INSTRUCTION_TOKENS: Final = 384
 MOST_USER_TOKENS: Final = 384
+
+_MOST_INSTRUCTION_CHARS: Final = 8 * MOST_INSTRUCTION_TOKENS
 
 _REPETITION_PENALTY: Final = 1.1
 _CONTROL: Final = re.compile(r"<\|[^|>]*\|>")
@@ -35,22 +37,6 @@ _MODEL_ANSWERS: Final = (
         "Snow is white because its crystals reflect all colors of light.",
     ),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """Tokens to go on from; `shared` is the part that is the same for many sessions."""
-
-    shared: tuple[str, ...]
-    own: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Writing:
-    """How to write: no temperature means always the likeliest token."""
-
-    max_tokens: int
-    temperature: float | None = None
 
 
 class LanguageModel:
@@ -92,7 +78,7 @@ class LanguageModel:
         own = (*said, *self._opening(Role.ASSISTANT))
         if not instructions:
             return Prompt(self._shared, own)
-        system = self._words(instructions)[:MOST_INSTRUCTION_TOKENS]
+        system = self._words(instructions[:_MOST_INSTRUCTION_CHARS])[:MOST_INSTRUCTION_TOKENS]
         head = [*self._tokens(f"{START_OF_TURN}system\n"), *system]
         return Prompt((), (*head, *self._tokens(f"{END_OF_TURN}\n"), *own))
 

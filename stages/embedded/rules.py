@@ -24,8 +24,10 @@ _AFTER_ME: Final = re.compile(
     r"(?:repeat|say) after me\b\W*(.*)$",
     re.IGNORECASE | re.DOTALL,
 )
+_TO: Final = r"(?:up )?(?:to|two|too|2|a|the|till|until)"
+"""A recogniser may write several things for a short unstressed `to`."""
 _COUNTS: Final = (
-    re.compile(r"count (?:from (?P<first>.+?) )?(?:up )?to (?P<last>.+)"),
+    re.compile(rf"counts? (?:from (?P<first>.+?) )?{_TO} (?P<last>.+)"),
     re.compile(r"count (?:from (?P<first>.+?) )?(?:down|backwards?) to (?P<last>.+)"),
     re.compile(r"count (?:down|backwards?) from (?P<first>.+?)(?: to (?P<last>.+))?"),
     re.compile(r"count (?:down|backwards?) to (?P<last>.+?) from (?P<first>.+)"),

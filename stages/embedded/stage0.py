@@ -23,14 +23,16 @@ from stages.embedded.answer import MOST_SENTENCES, Answer, Sentence
 from stages.embedded.conversation import Conversation
 from stages.embedded.ear import Ear, EarSettings
 from stages.embedded.hearing import Heard, listen, recognise
-from stages.embedded.language_model import Writing
+from stages.embedded.ports import Networks, Writing
 from stages.embedded.rules import Reply, Situation, answer_by_rule
 from stages.embedded.sentences import pack_sentences
 from stages.embedded.settings import EmbeddedSettings
-from stages.embedded.weights import Weights, load_weights
+from stages.embedded.weights import load_networks
 from stages.embedded.writer import AnswerWriter
 
 UNIT_MS: Final = 1000
+MOST_QUESTION_CHARS: Final = 4000
+"""What is longer is cut; a spoken question is never that long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +75,16 @@ class Work:
 class EmbeddedStage0:
     """Hears with Silero and Whisper, answers by rule or with SmolLM2."""
 
-    def __init__(self, settings: EmbeddedSettings, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        settings: EmbeddedSettings,
+        clock: Callable[[], datetime],
+        load: Callable[[EmbeddedSettings], Networks] = load_networks,
+    ) -> None:
         self._settings = settings
         self._clock = clock
-        self._weights: Weights | None = None
+        self._load = load
+        self._networks: Networks | None = None
         self._sessions: dict[SessionId, Session] = {}
         self._hearing = ThreadPoolExecutor(settings.hearing_workers, "hear")
         self._writing = ThreadPoolExecutor(settings.answering_workers, "write")
@@ -84,7 +92,7 @@ class EmbeddedStage0:
     async def warm_up(self) -> None:
         """Load weights and run each once; converts the language model on the very first start."""
         loop = asyncio.get_running_loop()
-        self._weights = await loop.run_in_executor(self._hearing, load_weights, self._settings)
+        self._networks = await loop.run_in_executor(self._hearing, self._load, self._settings)
 
     async def open(self, session_id: SessionId, runtime: RuntimeConfig) -> None:
         """Reserve what the session needs; on failure nothing stays."""
@@ -104,13 +112,12 @@ class EmbeddedStage0:
     async def append(self, session_id: SessionId, unit: Unit) -> Appended:
         """Consume one unit and decide."""
         session = self._find(session_id)
-        answer_before, interrupts = session.answer, session.interrupts
+        interrupts = session.interrupts
         work = Work(session.ear.copy(), session.talk, interrupts)
         try:
             appended = await self._work(session, work, unit)
         except BaseException:
-            if session.answer is not answer_before:
-                _drop_answer(session)
+            _drop_answer(session)
             raise
         finally:
             session.is_asked = False
@@ -187,15 +194,15 @@ class EmbeddedStage0:
                 self._hearing, recognise, whisper, utterances, work.talk.unfinished
             )
         parts = (work.talk.question, heard.words, unit.text)
-        question = " ".join(part.strip() for part in parts if part.strip())
+        question = " ".join(part.strip() for part in parts if part.strip())[:MOST_QUESTION_CHARS]
         work.heard = heard.words
         work.talk = replace(work.talk, question=question, unfinished=heard.unfinished)
 
     def _begin_answer(self, session: Session, talk: Talk) -> Talk:
-        question, before = talk.question, talk.conversation
-        conversation = before.user_said(question) if question else before.answer_closed()
+        before = talk.conversation
+        conversation = before.user_said(talk.question) if talk.question else before
         situation = Situation(self._clock(), before.last_answer, talk.awaits_words)
-        reply = answer_by_rule(question, situation) if question else None
+        reply = answer_by_rule(conversation.unanswered, situation)
         if reply is None:
             session.answer = self._write_answer(session.runtime, conversation)
         else:
@@ -225,10 +232,10 @@ class EmbeddedStage0:
             raise StageFailed(f"session {session_id} is not open")
         return session
 
-    def _loaded(self) -> Weights:
-        if self._weights is None:
+    def _loaded(self) -> Networks:
+        if self._networks is None:
             raise StageFailed("the models are not loaded yet; wait for warm_up")
-        return self._weights
+        return self._networks
 
 
 def _is_forced_to_listen(session: Session, talk: Talk, unit: Unit) -> bool:
@@ -240,8 +247,9 @@ def _is_forced_to_listen(session: Session, talk: Talk, unit: Unit) -> bool:
 def _is_answer_due(session: Session, talk: Talk, unit: Unit) -> bool:
     if not (unit.closes_input or session.runtime.auto_response):
         return False
-    # A bare close asks for an answer to what has been said already.
-    return bool(talk.question) or (unit.closes_input and not unit.pcm)
+    # A bare close asks for an answer to what was said before, if that has got none.
+    is_bare_close = unit.closes_input and not unit.pcm
+    return bool(talk.question or (is_bare_close and talk.conversation.unanswered))
 
 
 def _drop_answer(session: Session) -> None:

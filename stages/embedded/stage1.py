@@ -127,7 +127,7 @@ def _phrase_chunks(
             silence = bytes(UNSPEAKABLE_MS * OUTPUT_RATE_HZ // 1000 * SAMPLE_BYTES)
             yield SpeechChunk(silence, phrase)
         return
-    captions = Captions(time_words(phrase, voice.sounds_in))
+    captions = Captions(time_words(phrase, voice.length_of))
     vocoder = Vocoder(frames, noise)
     sounding = max(1, frames.count - LEAD_FRAMES - TRAIL_FRAMES)
     hops = FIRST_CHUNK_HOPS if is_first else LATER_CHUNK_HOPS

@@ -21,6 +21,16 @@ TRAIL_FRAMES: Final = 16
 SLOWEST: Final = 0.5
 FASTEST: Final = 2.0
 
+_STRESS: Final = "\u02c8\u02cc"
+_DIPHTHONGS: Final = "AIOQWY"
+_VOWELS: Final = _DIPHTHONGS + (
+    "aeiou\u00e6\u0250\u0251\u0252\u0254\u0259\u025a\u025b\u025c\u026a\u028a\u028c\u1d4a\u1d7b"
+)
+_STRESSED_VOWEL: Final = 7.8
+_VOWEL: Final = 4.6
+_GLIDE: Final = 3.5
+_CONSONANT: Final = 4.5
+
 _AUDIBLE_DB: Final = -20.0
 _LONG_TEXT: Final = 160
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?\u2026])(?=\s+\S)")
@@ -42,14 +52,16 @@ class Voice:
     def speak(self, phrase: str, speed: float) -> Frames | None:
         """Return the frames of a phrase, or None if there is nothing in it to say."""
         with self._reading:
-            parts = [self._hibari.ids(part) for part in self._hibari.phonemize(phrase)]
-        spoken = [self._frames(ids, speed) for ids in parts if len(ids) > 2]
+            read = self._hibari.phonemize(phrase)
+            # Punctuation alone would come out as a breath.
+            parts = [self._hibari.ids(part) for part in read if any(map(str.isalpha, part))]
+        spoken = [self._frames(ids, speed) for ids in parts]
         return _joined(spoken) if spoken else None
 
-    def sounds_in(self, word: str) -> int:
-        """Return how many phonemes a word has, as a measure of how long it takes to say."""
+    def length_of(self, word: str) -> float:
+        """Estimate how many frames a word takes to say."""
         with self._reading:
-            return sum(character.isalpha() for character in self._hibari.g2p(word))
+            return phoneme_frames(self._hibari.g2p(word))
 
     def _frames(self, ids: Sequence[int], speed: float) -> Frames:
         made = self._hibari.sess.run(
@@ -60,6 +72,22 @@ class Voice:
             },
         )
         return audible_part(Frames(*(layer[0] for layer in made)))
+
+
+def phoneme_frames(phonemes: str) -> float:
+    """Estimate the frames of a word from its phonemes: a least-squares fit to this voice."""
+    frames = 0.0
+    is_stressed = False
+    for phoneme in phonemes:
+        if phoneme in _STRESS:
+            is_stressed = True
+        elif phoneme in _VOWELS:
+            frames += _STRESSED_VOWEL if is_stressed else _VOWEL
+            frames += _GLIDE if phoneme in _DIPHTHONGS else 0.0
+            is_stressed = False
+        elif phoneme.isalpha():
+            frames += _CONSONANT
+    return frames
 
 
 def phrases_of(text: str) -> list[str]:

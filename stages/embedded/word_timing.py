@@ -1,6 +1,6 @@
 """Which words of a phrase are said in which stretch of its sound.
 
-The acoustic model does not tell, so words share the time by their number of phonemes, and
+The acoustic model does not tell, so words share the time by their estimated lengths, and
 punctuation takes some for its pause. Off by about a word at worst, never in what is said.
 """
 
@@ -10,8 +10,14 @@ from dataclasses import dataclass
 from typing import Final
 
 _WORDS: Final = re.compile(r"\s*\S+|\s+$")
-_PAUSES: Final = {",": 3, ";": 4, ":": 4, ".": 6, "!": 6, "?": 6, "\u2026": 6, "\u2014": 3}
-"""Length of a pause, in phonemes."""
+_SHORT_PAUSE: Final = 7.0
+_LONG_PAUSE: Final = 21.0
+_PAUSES: Final = dict.fromkeys(",\u2014", _SHORT_PAUSE) | dict.fromkeys(".!?;:\u2026", _LONG_PAUSE)
+"""Frames of silence that a sign makes."""
+_GAP: Final = 1.0
+"""Frames from one word to the next."""
+_LAST: Final = 6.6
+"""How much longer the last word is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +55,17 @@ class Captions:
         return given
 
 
-def time_words(phrase: str, sounds_in: Callable[[str], int]) -> list[TimedWord]:
-    """Share the time of a phrase among its words."""
+def time_words(phrase: str, length_of: Callable[[str], float]) -> list[TimedWord]:
+    """Share the time of a phrase among its words; `length_of` estimates a word's frames."""
     words = _WORDS.findall(phrase)
-    lengths = [max(1, sounds_in(word.strip())) if word.strip() else 0 for word in words]
-    pauses = [_PAUSES.get(word[-1:], 0) for word in words]
-    if pauses:
-        pauses[-1] = 0  # the silence after the phrase is not part of its sound
-    total = sum(lengths) + sum(pauses) or 1
+    lengths = [length_of(word.strip()) if word.strip() else 0.0 for word in words]
+    pauses = [_GAP + _PAUSES.get(word[-1:], 0.0) for word in words]
+    if words:
+        lengths[-1] += _LAST
+        pauses[-1] = 0.0  # the silence after the phrase is not part of its sound
+    total = sum(lengths) + sum(pauses)
     timed: list[TimedWord] = []
-    before = 0
+    before = 0.0
     for word, length, pause in zip(words, lengths, pauses, strict=True):
         timed.append(TimedWord(word, (before + length / 2) / total))
         before += length + pause

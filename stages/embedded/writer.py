@@ -7,7 +7,7 @@ from typing import Final
 
 from session.unit import SegmentMetrics
 from stages.embedded.answer import Answer, Sentence
-from stages.embedded.language_model import LanguageModel, Prompt, Writing
+from stages.embedded.ports import Prompt, TextModel, Writing
 from stages.embedded.sentences import SentenceStream
 
 NOTHING_TO_SAY: Final = "I do not know what to say to that."
@@ -28,8 +28,10 @@ class AnswerWriter:
         self._sentences = 0
         self._times = [time.perf_counter()]
 
-    def write(self, model: LanguageModel, prompt: Prompt, writing: Writing) -> None:
+    def write(self, model: TextModel, prompt: Prompt, writing: Writing) -> None:
         """Write until the model ends, has said enough, or nobody listens."""
+        if self._answer.is_stopped:
+            return  # before a worker was free
         model.write(prompt, writing, self._on_text)
         if self._answer.is_stopped:
             return

@@ -1,0 +1,438 @@
+"""What the hearing and answering half does with units, without any network."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import pytest
+
+from session.config import RuntimeConfig
+from session.errors import StageFailed
+from session.ids import SessionId
+from session.unit import Decision, Unit
+from stages.contract import Appended
+from stages.embedded.conversation import Entry, Role
+from stages.embedded.ports import Networks
+from stages.embedded.settings import EmbeddedSettings
+from stages.embedded.stage0 import EmbeddedStage0
+from stages.embedded.writer import ENOUGH_SENTENCES, NOTHING_TO_SAY
+from tests.support.sound import LevelRecogniser, LoudnessVad, tone
+from tests.support.text_model import HandTextModel
+
+SID = SessionId("sess_a")
+OTHER = SessionId("sess_b")
+NOW = datetime(2025, 3, 3, 15, 5, tzinfo=UTC)
+SUM, COUNT, CHAT, AGAIN, NOISE = 4000, 8000, 12_000, 16_000, 20_000
+WORDS = {
+    SUM: "What is two plus three?",
+    COUNT: "Count to fifteen.",
+    CHAT: "Tell me something.",
+    AGAIN: "Say that again.",
+    NOISE: "[noise]",
+}
+SILENCE = Unit(tone(0, 1000))
+CONTINUATION = Unit(tone(0, 1000), is_continuation=True)
+
+
+def spoken(level: int) -> Unit:
+    """Return a unit in which something is said, with the silence that ends it."""
+    return Unit(tone(level, 500) + tone(0, 500))
+
+
+class Rig:
+    """A stage with one open session, and the networks it hears and writes with."""
+
+    def __init__(self) -> None:
+        self.whisper = LevelRecogniser(WORDS)
+        self.model = HandTextModel("It rains.", " It", " pours.")
+        networks = Networks(LoudnessVad(), self.whisper, self.model)
+        self.stage = EmbeddedStage0(EmbeddedSettings(), lambda: NOW, lambda _: networks)
+
+    async def say(self, level: int, session: SessionId = SID) -> Appended:
+        return await self.stage.append(session, spoken(level))
+
+    async def append(self, unit: Unit = SILENCE, session: SessionId = SID) -> Appended:
+        return await self.stage.append(session, unit)
+
+    async def rest(self, session: SessionId = SID) -> list[str]:
+        """Return the texts of silence until the turn ends."""
+        texts: list[str] = []
+        for _ in range(20):
+            appended = await self.append(session=session)
+            texts.append(appended.result.text)
+            if appended.result.turn_end:
+                return texts
+        raise AssertionError("the turn did not end")
+
+    async def reach_writer(self) -> None:
+        """Wait until the text model has been asked."""
+        while not self.model.writings:  # noqa: ASYNC110 - a thread gets there, not this loop
+            await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    rig = Rig()
+    await rig.stage.warm_up()
+    await rig.stage.open(SID, RuntimeConfig())
+    yield rig
+    await rig.stage.close(SID)
+
+
+def is_listen(appended: Appended, *, heard: str = "", turn_end: bool = False) -> bool:
+    result = appended.result
+    return (
+        result.decision is Decision.LISTEN
+        and appended.speech is None
+        and (result.text, result.heard, result.turn_end) == ("", heard, turn_end)
+    )
+
+
+# --- turns ----------------------------------------------------------------------------------------
+
+
+async def test_an_utterance_is_answered_in_the_unit_that_ends_it(rig: Rig) -> None:
+    assert is_listen(await rig.append())
+    appended = await rig.say(SUM)
+    assert appended.result.heard == WORDS[SUM]
+    assert appended.result.text == "Two plus three is five."
+    assert appended.result.decision is Decision.SPEAK
+    assert appended.result.turn_end
+    assert appended.result.segment_end
+    assert appended.speech is not None
+    assert (appended.speech.text, appended.speech.turn_end) == ("Two plus three is five.", True)
+    assert is_listen(await rig.append())
+
+
+async def test_a_unit_speaks_one_sentence_and_sets_it_off_from_the_one_before(rig: Rig) -> None:
+    first = await rig.say(COUNT)
+    assert first.result.text == "One, two, three, four, five."
+    assert not first.result.turn_end
+    assert await rig.rest() == [
+        " Six, seven, eight, nine, ten.",
+        " Eleven, twelve, thirteen, fourteen, fifteen.",
+    ]
+
+
+async def test_speech_over_several_units_is_one_utterance(rig: Rig) -> None:
+    assert is_listen(await rig.append(Unit(tone(SUM, 1000))))
+    assert is_listen(await rig.append(Unit(tone(SUM, 800) + tone(0, 200))))
+    assert rig.whisper.calls == 0
+    assert (await rig.append()).result.heard == WORDS[SUM]
+    assert rig.whisper.calls == 1
+
+
+async def test_a_closing_unit_is_answered_without_silence(rig: Rig) -> None:
+    appended = await rig.append(Unit(tone(SUM, 400), closes_input=True))
+    assert appended.result.heard == WORDS[SUM]
+    assert appended.result.decision is Decision.SPEAK
+
+
+@pytest.mark.parametrize("pcm", [tone(0, 700), tone(SUM, 90), tone(NOISE, 500)])
+async def test_a_closing_unit_without_words_ends_the_turn(rig: Rig, pcm: bytes) -> None:
+    assert is_listen(await rig.append(Unit(pcm, closes_input=True)), turn_end=True)
+
+
+async def test_noise_is_listened_to(rig: Rig) -> None:
+    assert is_listen(await rig.say(NOISE))
+    assert rig.model.prompts == []
+
+
+async def test_a_continuation_with_nothing_to_go_on_ends_the_turn(rig: Rig) -> None:
+    assert is_listen(await rig.append(CONTINUATION), turn_end=True)
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+async def test_typed_words_are_answered_as_if_heard(rig: Rig) -> None:
+    appended = await rig.append(Unit(b"", text="What is 2 + 3?", closes_input=True))
+    assert appended.result.heard == ""
+    assert appended.result.text == "Two plus three is five."
+
+
+async def test_typed_and_spoken_words_are_one_question(rig: Rig) -> None:
+    unit = Unit(tone(CHAT, 500), text="Be brief.", closes_input=True)
+    assert (await rig.append(unit)).result.heard == WORDS[CHAT]
+    (_, conversation) = rig.model.prompts[0]
+    assert conversation.unanswered == f"{WORDS[CHAT]} Be brief."
+
+
+async def test_a_bare_close_answers_what_nothing_was_said_to(rig: Rig) -> None:
+    await rig.say(COUNT)
+    await rig.stage.interrupt(SID, "")
+    appended = await rig.append(Unit(b"", closes_input=True))
+    assert appended.result.text == "One, two, three, four, five."
+    await rig.stage.interrupt(SID, "One,")
+    assert is_listen(await rig.append(Unit(b"", closes_input=True)), turn_end=True)
+
+
+# --- the language model ---------------------------------------------------------------------------
+
+
+async def test_the_first_sentence_is_said_before_the_second_is_written(rig: Rig) -> None:
+    rig.model.hold()
+    first = asyncio.ensure_future(rig.say(CHAT))
+    await rig.reach_writer()
+    rig.model.let(1)  # "It rains." could still be the last
+    await asyncio.sleep(0.01)
+    assert not first.done()
+    rig.model.let(1)
+    assert (await first).result.text == "It rains."
+    assert not (await first).result.turn_end
+    rig.model.let(2)
+    last = await rig.append()
+    assert (last.result.text, last.result.turn_end) == (" It pours.", True)
+
+
+async def test_the_timing_of_tokens_is_told(rig: Rig) -> None:
+    metrics = (await rig.say(CHAT)).result.metrics
+    assert metrics is not None
+    assert metrics.generated_tokens == 2
+    assert metrics.ttft_ms >= 0
+    assert len(metrics.itls_ms) == 1
+
+
+async def test_screen_signs_are_not_said(rig: Rig) -> None:
+    rig.model.pieces = ["1. **Hi**\n", "- `x` \U0001f600 y\n", "\U0001f600"]
+    assert (await rig.say(CHAT)).result.text == "Hi"
+    assert await rig.rest() == [" x y"]
+
+
+async def test_a_model_without_words_says_so(rig: Rig) -> None:
+    rig.model.pieces = ["\n", "!"]
+    appended = await rig.say(CHAT)
+    assert (appended.result.text, appended.result.turn_end) == (NOTHING_TO_SAY, True)
+
+
+async def test_a_model_that_does_not_stop_is_stopped(rig: Rig) -> None:
+    rig.model.pieces = ["Word. "] * 50
+    texts = [(await rig.say(CHAT)).result.text, *await rig.rest()]
+    assert len(texts) == ENOUGH_SENTENCES
+    assert rig.model.is_stopped.is_set()
+    assert len(rig.model.written) == ENOUGH_SENTENCES + 1
+
+
+async def test_a_failing_model_fails_the_unit_and_the_session_lives(rig: Rig) -> None:
+    rig.model.fault = RuntimeError("out of memory")
+    with pytest.raises(RuntimeError, match="out of memory"):
+        await rig.say(CHAT)
+    rig.model.fault = None
+    # The same unit may be tried again: the failed one left no trace.
+    assert (await rig.say(CHAT)).result.text == "It rains."
+    assert rig.model.prompts[-1][1].entries == (Entry(Role.USER, WORDS[CHAT]),)
+
+
+async def test_a_model_that_fails_later_fails_one_unit(rig: Rig) -> None:
+    rig.model.hold()
+    rig.model.let(2)
+    await rig.say(CHAT)
+    rig.model.fault = RuntimeError("gone")
+    rig.model.let(1)
+    with pytest.raises(RuntimeError, match="gone"):
+        await rig.append()
+    assert is_listen(await rig.append())
+
+
+async def test_settings_reach_the_model(rig: Rig) -> None:
+    runtime = RuntimeConfig(instructions="Be a pirate.", temperature=0.7, max_output_tokens=9)
+    await rig.stage.configure(SID, runtime)
+    await rig.say(CHAT)
+    assert rig.model.prompts[0][0] == "Be a pirate."
+    assert (rig.model.writings[0].max_tokens, rig.model.writings[0].temperature) == (9, 0.7)
+
+
+async def test_a_rule_s_answer_keeps_to_the_limit_too(rig: Rig) -> None:
+    await rig.stage.configure(SID, RuntimeConfig(max_output_tokens=7))
+    assert (await rig.say(COUNT)).result.text == "One, two, three, four, five."
+    assert await rig.rest() == [" Six, seven,"]
+
+
+async def test_what_was_said_is_remembered(rig: Rig) -> None:
+    await rig.say(SUM)
+    await rig.say(CHAT)
+    assert rig.model.prompts[0][1].entries == (
+        Entry(Role.USER, WORDS[SUM]),
+        Entry(Role.ASSISTANT, "Two plus three is five."),
+        Entry(Role.USER, WORDS[CHAT]),
+    )
+
+
+# --- speech over an answer ------------------------------------------------------------------------
+
+
+async def test_what_is_said_during_an_answer_is_answered_after_it(rig: Rig) -> None:
+    await rig.say(COUNT)
+    during = await rig.say(SUM)
+    assert during.result.heard == WORDS[SUM]
+    assert during.result.text == " Six, seven, eight, nine, ten."
+    last = await rig.append()
+    assert last.result.turn_end
+    after = await rig.append()
+    assert after.result.text == "Two plus three is five."
+
+
+async def test_a_close_during_an_answer_just_goes_on(rig: Rig) -> None:
+    await rig.say(COUNT)
+    appended = await rig.append(Unit(tone(0, 80), closes_input=True))
+    assert appended.result.text == " Six, seven, eight, nine, ten."
+
+
+# --- modes ----------------------------------------------------------------------------------------
+
+
+async def test_without_auto_response_only_a_close_is_answered(rig: Rig) -> None:
+    await rig.stage.configure(SID, RuntimeConfig(auto_response=False))
+    assert is_listen(await rig.say(SUM), heard=WORDS[SUM])
+    assert is_listen(await rig.append())
+    appended = await rig.append(Unit(tone(0, 100), closes_input=True))
+    assert appended.result.text == "Two plus three is five."
+
+
+async def test_a_forced_unit_listens_and_the_answer_comes_after(rig: Rig) -> None:
+    forced = Unit(spoken(SUM).pcm, force_listen=True)
+    assert is_listen(await rig.append(forced), heard=WORDS[SUM])
+    assert (await rig.append()).result.text == "Two plus three is five."
+
+
+async def test_forced_listening_on_silence_ends_the_answer(rig: Rig) -> None:
+    await rig.say(COUNT)
+    last = Unit(tone(0, 1000), is_continuation=True, force_listen=True)
+    assert is_listen(await rig.append(last), turn_end=True)
+    assert is_listen(await rig.append())
+
+
+async def test_the_first_units_of_each_turn_may_have_to_listen(rig: Rig) -> None:
+    await rig.stage.configure(SID, RuntimeConfig(force_listen_count=2))
+    for _ in range(2):
+        assert is_listen(await rig.say(SUM), heard=WORDS[SUM])
+        await rig.append()
+        assert (await rig.append()).result.turn_end
+
+
+# --- interrupts -----------------------------------------------------------------------------------
+
+
+async def test_an_interrupt_between_units_drops_the_rest(rig: Rig) -> None:
+    await rig.say(COUNT)
+    await rig.append()
+    await rig.stage.interrupt(SID, "One, two, three,")
+    assert is_listen(await rig.append())
+    assert (await rig.say(AGAIN)).result.text == "One, two, three,"
+
+
+async def test_an_answer_of_which_nothing_was_heard_is_forgotten(rig: Rig) -> None:
+    await rig.say(SUM)
+    await rig.say(COUNT)
+    await rig.stage.interrupt(SID, "")
+    assert (await rig.say(AGAIN)).result.text == "Two plus three is five."
+
+
+async def test_an_interrupt_stops_the_writer(rig: Rig) -> None:
+    rig.model.hold()
+    rig.model.let(2)
+    await rig.say(CHAT)
+    await rig.stage.interrupt(SID, "It")
+    rig.model.let(1)
+    await asyncio.to_thread(rig.model.is_stopped.wait, 5)
+    assert rig.model.is_stopped.is_set()
+    assert len(rig.model.written) == 3
+
+
+async def test_an_interrupted_unit_was_not_consumed(rig: Rig) -> None:
+    """The caller sends its audio again: it is heard once, and remembered once."""
+    await rig.append(Unit(tone(CHAT, 1000)))
+    rig.model.hold()
+    unit = asyncio.ensure_future(rig.append())
+    await rig.reach_writer()
+    await rig.stage.interrupt(SID, "")
+    assert is_listen(await unit)
+    rig.model.let(9)
+    again = await rig.append()
+    assert again.result.heard == WORDS[CHAT]
+    assert again.result.text == "It rains."
+    assert rig.model.prompts[-1][1].entries == (Entry(Role.USER, WORDS[CHAT]),)
+
+
+async def test_an_interrupt_while_a_new_question_is_looked_at_spares_the_old_answer(
+    rig: Rig,
+) -> None:
+    await rig.say(SUM)
+    rig.model.hold()
+    unit = asyncio.ensure_future(rig.say(CHAT))
+    await rig.reach_writer()
+    await rig.stage.interrupt(SID, "")
+    assert is_listen(await unit)
+    rig.model.let(9)
+    assert (await rig.say(AGAIN)).result.text == "Two plus three is five."
+
+
+async def test_an_unknown_session_is_not_interrupted(rig: Rig) -> None:
+    await rig.stage.interrupt(OTHER, "what")
+
+
+# --- life -----------------------------------------------------------------------------------------
+
+
+async def test_two_sessions_never_mix(rig: Rig) -> None:
+    await rig.stage.open(OTHER, RuntimeConfig())
+    mine, theirs = await asyncio.gather(rig.say(COUNT), rig.say(SUM, OTHER))
+    assert mine.result.text == "One, two, three, four, five."
+    assert theirs.result.text == "Two plus three is five."
+    mine, theirs = await asyncio.gather(rig.append(), rig.say(AGAIN, OTHER))
+    assert mine.result.text == " Six, seven, eight, nine, ten."
+    assert theirs.result.text == "Two plus three is five."
+    await rig.stage.close(OTHER)
+
+
+async def test_a_close_waits_until_the_writer_has_let_go(rig: Rig) -> None:
+    rig.model.hold()
+    rig.model.let(2)
+    await rig.say(CHAT)
+    closing = asyncio.ensure_future(rig.stage.close(SID))
+    await asyncio.sleep(0.01)
+    assert not closing.done()
+    rig.model.let(1)
+    await closing
+    assert rig.model.is_stopped.is_set()
+    with pytest.raises(StageFailed, match="not open"):
+        await rig.append()
+
+
+async def test_a_close_ends_a_unit_that_waits(rig: Rig) -> None:
+    rig.model.hold()
+    unit = asyncio.ensure_future(rig.say(CHAT))
+    await rig.reach_writer()
+    closing = asyncio.ensure_future(rig.stage.close(SID))
+    assert is_listen(await unit)
+    rig.model.let(1)
+    await closing
+
+
+async def test_a_cancelled_unit_leaves_no_answer_behind(rig: Rig) -> None:
+    rig.model.hold()
+    unit = asyncio.ensure_future(rig.say(CHAT))
+    await rig.reach_writer()
+    unit.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await unit
+    rig.model.let(9)
+    assert is_listen(await rig.append())
+
+
+async def test_reopening_forgets(rig: Rig) -> None:
+    await rig.say(COUNT)
+    await rig.stage.open(SID, RuntimeConfig())
+    assert is_listen(await rig.append())
+    assert (await rig.say(AGAIN)).result.text == "I have not said anything yet."
+
+
+async def test_before_the_warm_up_nothing_opens() -> None:
+    stage = EmbeddedStage0(EmbeddedSettings(), lambda: NOW)
+    with pytest.raises(StageFailed, match="warm_up"):
+        await stage.open(SID, RuntimeConfig())
+    with pytest.raises(StageFailed, match="not open"):
+        await stage.append(SID, SILENCE)
+    with pytest.raises(StageFailed, match="not open"):
+        await stage.configure(SID, RuntimeConfig())
+    await stage.close(SID)

@@ -160,7 +160,7 @@ async def test_leaving_the_lease_releases_the_session(bench: Bench) -> None:
     stream = await bench.hold()
     await bench.engine.open(fence(), RUNTIME)
     await stream.aclose()
-    with pytest.raises(StageRefused):
+    with pytest.raises(StageRefused, match="no slot"):
         await bench.engine.append(fence(), 1, OperationId("op_1"), Unit(bytes(2)), 0)
     await settle()
     assert bench.model.open_sessions == set()

@@ -86,6 +86,14 @@ async def test_a_cancel_ends_the_stream_early_and_without_error(
     assert model.inside == 0
 
 
+async def test_what_was_made_and_not_taken_is_dropped_by_a_cancel(door: Stage1Door) -> None:
+    stream = door.speak(FENCE, seq=1, speech=WORDS)
+    await anext(stream)
+    await settle()  # the model, which waits for nothing, has made all of it
+    await door.cancel(FENCE, FENCE.next_epoch(), "")
+    assert await collect(stream) == []
+
+
 async def test_a_cancel_also_ends_speech_that_still_waits_its_turn(
     door: Stage1Door, model: HandStage1
 ) -> None:
@@ -110,6 +118,8 @@ async def test_a_consumer_that_leaves_stops_the_model(door: Stage1Door, model: H
     first.cancel()
     await asyncio.wait({first})
     await stream.aclose()
+    await settle()
+    assert model.inside == 0
     gate.release()
     assert len(await collect(door.speak(FENCE, seq=2, speech=WORDS))) == 3
     assert model.most_inside == 1

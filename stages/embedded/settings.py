@@ -25,7 +25,11 @@ class EmbeddedSettings(BaseModel):
         0.5, gt=0.0, lt=1.0, description="Voice probability from which a window is speech."
     )
     silence_ms: int = Field(
-        400, ge=100, le=5000, description="Silence that ends an utterance, in milliseconds."
+        600,
+        ge=100,
+        le=5000,
+        description="Silence that ends an utterance, in milliseconds. Longer than that of the "
+        "server's own voice detection, which tells sooner when it is on.",
     )
     min_speech_ms: int = Field(
         200, ge=32, le=2000, description="Less speech than this is taken for noise."

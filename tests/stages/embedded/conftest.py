@@ -24,7 +24,7 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
 @pytest.fixture(scope="session")
 def stage0() -> EmbeddedStage0:
     """Return a warm hearing and answering half, at five past three on a Monday."""
-    stage = EmbeddedStage0(EmbeddedSettings(), lambda: NOW)
+    stage = EmbeddedStage0(EmbeddedSettings(silence_ms=400), lambda: NOW)
     _run(stage.warm_up())
     return stage
 

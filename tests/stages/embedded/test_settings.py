@@ -11,7 +11,7 @@ from stages.embedded.settings import read_settings
 def test_an_empty_mapping_gives_the_defaults() -> None:
     settings = read_settings({})
     assert settings.cache_dir is None
-    assert settings.silence_ms == 400
+    assert settings.silence_ms == 600
 
 
 def test_values_are_taken_and_converted() -> None:

@@ -46,7 +46,7 @@ class Rig:
         self.whisper = LevelRecogniser(WORDS)
         self.model = HandTextModel("It rains.", " It", " pours.")
         networks = Networks(LoudnessVad(), self.whisper, self.model)
-        self.stage = EmbeddedStage0(EmbeddedSettings(), lambda: NOW, lambda _: networks)
+        self.stage = EmbeddedStage0(EmbeddedSettings(silence_ms=400), lambda: NOW, lambda _: networks)
 
     async def say(self, level: int, session: SessionId = SID) -> Appended:
         return await self.stage.append(session, spoken(level))

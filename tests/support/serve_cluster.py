@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,8 +37,13 @@ class ServeCluster:
         """Host and port of the proxy."""
         return f"127.0.0.1:{self.port}"
 
-    def deploy(self, file: str, args: Mapping[str, Any] | None = None) -> None:
-        """Deploy a file of deploy/ with some of its args replaced, and wait until it runs."""
+    def deploy(
+        self,
+        file: str,
+        args: Mapping[str, Any] | None = None,
+        replicas: Mapping[str, int] | None = None,
+    ) -> None:
+        """Deploy a file of deploy/ with some of its values replaced, and wait until it runs."""
         # Serve has no public call for what `serve run FILE` does.
         from ray.serve.context import _get_global_client  # noqa: PLC0415 - needs the environment
         from ray.serve.schema import ServeDeploySchema  # noqa: PLC0415
@@ -46,10 +52,26 @@ class ServeCluster:
         own = tree["applications"][0].setdefault("args", {})
         for name, value in (args or {}).items():
             own[name] = {**own.get(name, {}), **value} if isinstance(value, dict) else value
+        for deployment in tree["applications"][0].get("deployments", []):
+            wanted = (replicas or {}).get(deployment["name"])
+            if wanted is not None:
+                deployment["num_replicas"] = wanted
         tree["http_options"]["port"] = self.port
         client = _get_global_client()
         assert client is not None
-        client.deploy_apps(ServeDeploySchema.model_validate(tree), _blocking=True)
+        client.deploy_apps(ServeDeploySchema.model_validate(tree))
+        self._wait_until_it_runs()
+
+    def _wait_until_it_runs(self) -> None:
+        """Wait as long as it takes on a busy machine; the test's own time limit is the bound."""
+        from ray import serve  # noqa: PLC0415 - needs the environment
+
+        while (app := serve.status().applications.get(APPLICATION)) is None or (
+            app.status != "RUNNING"
+        ):
+            if app is not None and app.status == "DEPLOY_FAILED":
+                raise RuntimeError(app.message)
+            time.sleep(0.1)
 
     def stage(self, name: str) -> Any:
         """Return the handle of a deployment."""

@@ -68,14 +68,22 @@ class Service:
     """The deployed application as these tests see it."""
 
     def __init__(
-        self, cluster: ServeCluster, limits: SessionLimits, settings: Mapping[str, Any]
+        self,
+        cluster: ServeCluster,
+        limits: SessionLimits,
+        settings: Mapping[str, Any],
+        replicas: int = 1,
     ) -> None:
         """Deploy the scripted model with these limits and settings."""
         changed = {
             name: getattr(limits, name)
             for name in ("max_sessions", "lease_ttl_s", "reaper_interval_s")
         }
-        cluster.deploy("scripted.yaml", {"limits": changed, "model_settings": dict(settings)})
+        cluster.deploy(
+            "scripted.yaml",
+            {"limits": changed, "model_settings": dict(settings)},
+            {"Stage0": replicas, "Stage1": replicas},
+        )
         self.limits = limits
         self.handles = {name: cluster.stage(name) for name in ("Stage0", "Stage1")}
 

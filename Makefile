@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Wheels only: nothing is compiled, and no build step fetches what the lock does not name.
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --no-deps --require-hashes \
-  --only-binary :all: --progress-bar off
+  --only-binary :all: --quiet
 CODE := session stages serve_app clients tests tools
 
 PURE := not (serve or models or browser or soak)
@@ -33,8 +33,8 @@ ifeq ($(DEPLOY),deploy/duplex.yaml)
 	@echo "== preparing the language model (about 15 s the first time)"
 	@$(BIN)/python -m stages.embedded.prepare
 endif
-	@echo "== starting Ray and $(DEPLOY); ready in about half a minute; Ctrl-C ends both"
-	@exec $(BIN)/serve run --address local $(DEPLOY)
+	@echo "== starting Ray and $(DEPLOY); this takes about half a minute"
+	@exec $(BIN)/python -m tools.start_service $(DEPLOY)
 
 talk: $(VENV)/.project ## talk to a running service (ARGS="--in FILE.wav --out REPLY.wav")
 	@$(BIN)/python -m clients.talk $(or $(ARGS),--mic)

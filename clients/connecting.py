@@ -17,7 +17,7 @@ API_KEY_VARIABLE: Final = "DUPLEX_API_KEY"
 _TRY_AGAIN_STATUSES: Final = frozenset({429, 502, 503, 504})
 _HINTS: Final = {
     401: "the API key is missing or wrong",
-    403: "this client may not connect",
+    403: "this client may not connect here, or the path is not /v1/realtime?duplex=1",
     404: "there is no such path; is it /v1/realtime?duplex=1",
 }
 
@@ -42,7 +42,9 @@ async def connect(url: str, *, api_key: str | None, close_timeout_s: float) -> C
             f"http_{status}", hint or "unexpected status", retryable=status in _TRY_AGAIN_STATUSES
         ) from error
     except (OSError, InvalidHandshake, InvalidURI, ValueError) as error:
-        raise DuplexUnreachable(f"can not connect to {url}: {error}") from error
+        is_refused = isinstance(error, ConnectionRefusedError)
+        hint = "; is the service running (make serve)?" if is_refused else ""
+        raise DuplexUnreachable(f"can not connect to {url}: {error}{hint}") from error
 
 
 def is_loopback(url: str) -> bool:

@@ -169,6 +169,13 @@ def summary_lines(report: LoadReport) -> list[str]:
     if report.echo is not None and report.echo_ratio is not None:
         lines.append(f"bare echo         {_figures(report.echo.heartbeat_rtt_ms)}")
         lines.append(f"ratio to echo     p50 {report.echo_ratio.p50}, p99 {report.echo_ratio.p99}")
+    if summary.appends and not summary.responses:
+        lines.append(
+            "WARNING: nobody was answered, so there is nothing to measure; a model that "
+            "understands words needs some: --in tests/data/austen_0870.wav"
+        )
+    if summary.refusals:
+        lines.append("NOTE: sessions were refused; the deploy file's max_sessions is the limit")
     if summary.appends and summary.late_sends > _OVERLOAD_SHARE * summary.appends:
         lines.append(
             "WARNING: much was sent late, so these figures describe the generator or its machine "

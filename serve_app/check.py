@@ -91,6 +91,8 @@ def _get(tree: Any, name: str) -> Any:
 
 
 def _check_http(schema: ServeDeploySchema) -> Iterator[Fault]:
+    if not 0 < schema.http_options.port < 65536:
+        yield Fault("http_options.port", "must be a port number, from 1 to 65535")
     if schema.http_options.request_timeout_s is not None:
         yield Fault(
             "http_options.request_timeout_s",
@@ -105,6 +107,11 @@ def _check_app(
         if deployment.name not in DEPLOYMENTS:
             known = ", ".join(DEPLOYMENTS)
             yield Fault(f"{path}.deployments.{index}.name", f"must be one of: {known}")
+        if deployment.name == "Gateway" and deployment.num_replicas not in (None, 1):
+            yield Fault(
+                f"{path}.deployments.{index}.num_replicas",
+                "must be 1: a session can not move to another gateway yet",
+            )
     environ = {**environ, **app.runtime_env.get("env_vars", {})}
     try:
         args = read_args(app.args)

@@ -57,6 +57,11 @@ ARGS = "applications.0.args."
         ({**deploy(), "http_optoins": {}}, "http_optoins: is not a known field"),
         (deploy(http={"host": "127.0.0.1", "prot": 1}), "http_options.prot: is not a known field"),
         (deploy(http={"host": "::1", "port": "x"}), "http_options.port: "),
+        (deploy(http={"host": "::1", "port": 99999}), "http_options.port: must be a port number"),
+        (
+            deploy(deployments=[{"name": "Gateway", "num_replicas": 2}]),
+            "applications.0.deployments.0.num_replicas: must be 1",
+        ),
         (
             deploy(http={"host": "127.0.0.1", "request_timeout_s": 60}),
             "http_options.request_timeout_s: must not be set",

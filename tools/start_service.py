@@ -1,7 +1,7 @@
-"""Runs the service of a deploy file and says when it answers.
+"""Runs the service of a deploy file and says when it answers: what `make serve` does last.
 
-`python -m tools.start_service FILE` is what `make serve` does after its checks: it refuses a port that is taken, because a second service
-would share it silently, starts `serve run`, and prints the address once both stages answer.
+It refuses a port that is taken, because a second service would share it silently, starts
+`serve run`, and prints the address once both stages answer.
 """
 
 import os

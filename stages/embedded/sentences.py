@@ -12,6 +12,8 @@ from typing import Final
 
 LONG_SENTENCE: Final = 140
 """Characters after which a sentence may also end at a comma, so that its speech can begin."""
+LONG_FIRST_SENTENCE: Final = 80
+"""The same for the first one, for which somebody waits in silence."""
 SHORT_CLAUSE: Final = 40
 
 _END: Final = re.compile(r"[.!?…]+[\"'”\u2019)\]]*(?=\s)|\n+")
@@ -28,6 +30,7 @@ class SentenceStream:
     def __init__(self) -> None:
         self._ready: str | None = None
         self._pending = ""
+        self._longest = LONG_FIRST_SENTENCE
         self._stray: list[str] = []
         """Signs before the first words."""
 
@@ -35,22 +38,22 @@ class SentenceStream:
         """Take the next piece; return the sentences that are followed by another."""
         self._pending += piece
         done: list[str] = []
-        while (cut := _find_cut(self._pending)) is not None:
+        while (cut := _find_cut(self._pending, self._longest)) is not None:
             sentence, self._pending = self._pending[:cut], self._pending[cut:]
+            self._longest = LONG_SENTENCE
             done += self._hold(sentence)
         if self._ready is not None and _has_words(self._pending):
             done.append(self._ready)
             self._ready = None
         return done
 
-    def finish(self) -> list[str]:
-        """Return what is left at the end of the text; its last sentence is the last of all."""
+    def finish(self) -> str | None:
+        """Return the last sentence of all, at the end of the text, if there is one."""
         rest, self._pending = self._pending, ""
-        done = self._hold(rest)
-        if self._ready is not None:
-            done.append(self._ready)
-            self._ready = None
-        return done
+        # A sentence was handed out when this rest began to have words: nothing comes before it.
+        self._hold(rest)
+        last, self._ready = self._ready, None
+        return last
 
     def _hold(self, sentence: str) -> list[str]:
         """Keep the sentence back; return the one kept before, which now has a follower."""
@@ -71,7 +74,9 @@ class SentenceStream:
 def split_sentences(text: str) -> list[str]:
     """Return the sentences of a whole text."""
     stream = SentenceStream()
-    return [*stream.feed(text), *stream.finish()]
+    sentences = stream.feed(text)
+    last = stream.finish()
+    return sentences if last is None else [*sentences, last]
 
 
 def pack_sentences(sentences: Iterable[str], limit: int) -> list[str]:
@@ -81,15 +86,16 @@ def pack_sentences(sentences: Iterable[str], limit: int) -> list[str]:
     return [" ".join(every[at : at + size]) for at in range(0, len(every), max(size, 1))]
 
 
-def _find_cut(text: str) -> int | None:
+def _find_cut(text: str, longest: int) -> int | None:
     """Return where the first sentence of `text` ends, if it does."""
     for end in _END.finditer(text):
         if not _ABBREVIATION.search(text[: end.end()]):
             return end.end()
-    if len(text) <= LONG_SENTENCE:
+    if len(text) <= longest:
         return None
     clauses = [found.end() for found in _CLAUSE.finditer(text) if found.end() >= SHORT_CLAUSE]
-    return clauses[-1] if clauses else None
+    soon = [end for end in clauses if end <= longest]
+    return soon[-1] if soon else next(iter(clauses), None)
 
 
 def _has_words(text: str) -> bool:

@@ -31,7 +31,8 @@ UNSPEAKABLE_MS: Final = 200
 
 _FULL_SCALE: Final = 32767
 _SEED: Final = 24
-_WARM_UP: Final = "Hello, I am warming up."
+_WARM_UP: Final = "Hello, I am warming up, blorptastically."
+"""The last word is in no lexicon, which brings in the network for unknown words."""
 
 
 @dataclass(slots=True)

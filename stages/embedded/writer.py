@@ -35,10 +35,10 @@ class AnswerWriter:
         model.write(prompt, writing, self._on_text)
         if self._answer.is_stopped:
             return
-        rest = self._stream.finish() if self._sentences < ENOUGH_SENTENCES else []
-        for number, text in enumerate(rest, 1):
-            self._put(text, is_last=number == len(rest))
-        if not self._sentences:
+        last = self._stream.finish() if self._sentences < ENOUGH_SENTENCES else None
+        if last is not None:
+            self._put(last, is_last=True)
+        elif not self._sentences:
             self._put(NOTHING_TO_SAY, is_last=True)
 
     def _on_text(self, piece: str) -> bool:

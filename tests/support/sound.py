@@ -1,5 +1,6 @@
 """Sound for tests without models: loudness stands for speech, and a level names its words."""
 
+import threading
 from collections.abc import Mapping
 
 import numpy as np
@@ -40,10 +41,16 @@ class LevelRecogniser:
     def __init__(self, words: Mapping[int, str]) -> None:
         self.words = dict(words)
         self.calls = 0
+        self.may_go_on = threading.Event()
+        """Cleared, it holds whoever listens."""
+        self.may_go_on.set()
+        self.is_listening = threading.Event()
 
     def transcribe(self, audio: npt.NDArray[np.float32]) -> str:
         """Return the words of all known levels in `audio`."""
         self.calls += 1
+        self.is_listening.set()
+        assert self.may_go_on.wait(10), "nobody let the recogniser go on"
         levels = np.rint(np.abs(audio) * 32768).astype(int)
         firsts = {
             level: int(np.argmax(levels == level))

@@ -21,7 +21,11 @@ class HandTextModel:
         """Pieces that were given away, over all answers."""
         self.is_stopped = threading.Event()
         """Somebody wanted no more."""
+        self.was_starved = False
+        """It waited in vain for a permit: the test did not do what it meant to."""
         self._permits: threading.Semaphore | None = None
+        self._waits = 0
+        self._has_come = threading.Condition()
 
     def hold(self) -> None:
         """Wait for permits from now on."""
@@ -31,6 +35,11 @@ class HandTextModel:
         """Let so many pieces be written."""
         assert self._permits is not None
         self._permits.release(pieces)
+
+    def wait_until_it_waits(self, times: int) -> None:
+        """Block until the model has come to so many pieces that it needs a permit for."""
+        with self._has_come:
+            assert self._has_come.wait_for(lambda: self._waits >= times, WAIT_S)
 
     def prompt(self, instructions: str, conversation: Conversation, history_tokens: int) -> Prompt:
         """Remember what it was asked."""
@@ -43,8 +52,8 @@ class HandTextModel:
         del prompt
         self.writings.append(writing)
         for piece in [*self.pieces, None]:
-            if self._permits is not None and not self._permits.acquire(timeout=WAIT_S):
-                raise AssertionError("nobody let the model write on")
+            if self._permits is not None:
+                self._take_permit(self._permits)
             if self.fault is not None:
                 raise self.fault
             if piece is None:
@@ -64,3 +73,11 @@ class HandTextModel:
             if limit <= 0:
                 break
         return kept
+
+    def _take_permit(self, permits: threading.Semaphore) -> None:
+        with self._has_come:
+            self._waits += 1
+            self._has_come.notify_all()
+        if not permits.acquire(timeout=WAIT_S):
+            self.was_starved = True
+            raise AssertionError("nobody let the model write on")

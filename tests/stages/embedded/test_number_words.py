@@ -57,7 +57,9 @@ def test_the_longest_number_is_read_and_no_more(
     assert found == ReadNumber(Fraction(value), words)
 
 
-@pytest.mark.parametrize("text", ["", "and", "a", "apples two", "minus minus one", "point five"])
+@pytest.mark.parametrize(
+    "text", ["", "and", "a", "apples two", "minus minus one", "point five", "and five"]
+)
 def test_what_is_no_number_is_not_read(text: str) -> None:
     assert read_number(text.split()) is None
 

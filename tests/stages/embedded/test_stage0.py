@@ -16,6 +16,7 @@ from stages.embedded.ports import Networks
 from stages.embedded.settings import EmbeddedSettings
 from stages.embedded.stage0 import EmbeddedStage0
 from stages.embedded.writer import ENOUGH_SENTENCES, NOTHING_TO_SAY
+from tests.support.models import settle
 from tests.support.sound import LevelRecogniser, LoudnessVad, tone
 from tests.support.text_model import HandTextModel
 
@@ -46,7 +47,9 @@ class Rig:
         self.whisper = LevelRecogniser(WORDS)
         self.model = HandTextModel("It rains.", " It", " pours.")
         networks = Networks(LoudnessVad(), self.whisper, self.model)
-        self.stage = EmbeddedStage0(EmbeddedSettings(silence_ms=400), lambda: NOW, lambda _: networks)
+        self.stage = EmbeddedStage0(
+            EmbeddedSettings(silence_ms=400), lambda: NOW, lambda _: networks
+        )
 
     async def say(self, level: int, session: SessionId = SID) -> Appended:
         return await self.stage.append(session, spoken(level))
@@ -64,10 +67,9 @@ class Rig:
                 return texts
         raise AssertionError("the turn did not end")
 
-    async def reach_writer(self) -> None:
-        """Wait until the text model has been asked."""
-        while not self.model.writings:  # noqa: ASYNC110 - a thread gets there, not this loop
-            await asyncio.sleep(0.001)
+    async def reach_writer(self, pieces: int = 1) -> None:
+        """Wait until the held text model has come to this piece and waits."""
+        await asyncio.to_thread(self.model.wait_until_it_waits, pieces)
 
 
 @pytest.fixture
@@ -77,6 +79,7 @@ async def rig() -> AsyncIterator[Rig]:
     await rig.stage.open(SID, RuntimeConfig())
     yield rig
     await rig.stage.close(SID)
+    assert not rig.model.was_starved
 
 
 def is_listen(appended: Appended, *, heard: str = "", turn_end: bool = False) -> bool:
@@ -175,7 +178,7 @@ async def test_the_first_sentence_is_said_before_the_second_is_written(rig: Rig)
     first = asyncio.ensure_future(rig.say(CHAT))
     await rig.reach_writer()
     rig.model.let(1)  # "It rains." could still be the last
-    await asyncio.sleep(0.01)
+    await rig.reach_writer(2)
     assert not first.done()
     rig.model.let(1)
     assert (await first).result.text == "It rains."
@@ -367,6 +370,23 @@ async def test_an_interrupt_while_a_new_question_is_looked_at_spares_the_old_ans
     assert (await rig.say(AGAIN)).result.text == "Two plus three is five."
 
 
+async def test_an_interrupt_while_words_are_recognised_begins_no_answer(rig: Rig) -> None:
+    rig.whisper.may_go_on.clear()
+    unit = asyncio.ensure_future(rig.say(CHAT))
+    await asyncio.to_thread(rig.whisper.is_listening.wait, 10)
+    await rig.stage.interrupt(SID, "")
+    rig.whisper.may_go_on.set()
+    assert is_listen(await unit)
+    assert rig.model.prompts == []
+
+
+async def test_an_interrupt_drops_what_waited_for_an_answer(rig: Rig) -> None:
+    await rig.say(COUNT)
+    assert (await rig.say(SUM)).result.heard == WORDS[SUM]
+    await rig.stage.interrupt(SID, "One,")
+    assert is_listen(await rig.append())
+
+
 async def test_an_unknown_session_is_not_interrupted(rig: Rig) -> None:
     await rig.stage.interrupt(OTHER, "what")
 
@@ -390,7 +410,7 @@ async def test_a_close_waits_until_the_writer_has_let_go(rig: Rig) -> None:
     rig.model.let(2)
     await rig.say(CHAT)
     closing = asyncio.ensure_future(rig.stage.close(SID))
-    await asyncio.sleep(0.01)
+    await settle()
     assert not closing.done()
     rig.model.let(1)
     await closing

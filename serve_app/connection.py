@@ -137,14 +137,25 @@ class Connection:
     async def _run_reader(self) -> None:
         max_bytes = self._host.world.limits.max_event_bytes
         while (frame := await self._socket.receive()) is not None:
+            # Frames that have come already would otherwise be taken without a break.
+            await asyncio.sleep(0)
+            if self._is_closing:
+                continue
             if isinstance(frame, bytes):
                 command: Command = refuse_binary()
             else:
                 command = decode(frame, max_bytes=max_bytes)
             if self._actor is not None:
-                self._actor.post(command)
+                self._actor.post(command, frame_bytes=len(frame))
             else:
                 self._take_first(command)
+            self._cut_a_flood()
+
+    def _cut_a_flood(self) -> None:
+        """End a client that sends on although it is refused, or does not read its refusals."""
+        is_unread = self._actor is None and self._outbound.is_over_bound
+        if is_unread or (self._actor is not None and self._actor.is_flooded):
+            self._close(1013, "input_backpressure")
 
     def _open_or_wait(self) -> None:
         if self._query.model is not None and self._query.autostarts:
@@ -155,8 +166,6 @@ class Connection:
 
     def _take_first(self, command: Command) -> None:
         """Open the session with its first event; what can not begin one leaves the socket open."""
-        if self._is_closing:
-            return
         match command:
             case EventRefused():
                 self._say(command.error, command.event_id)
@@ -231,13 +240,14 @@ class Connection:
         self._outbound.put(ErrorRaised(error, event_id), at_s=self._clock.now())
 
     def _close(self, code: int, reason: str) -> None:
-        self._is_closing = True
         self._outbound.put(CloseSocket(code, reason), at_s=self._clock.now())
+        self._expect_the_end()
 
     def _expect_the_end(self) -> None:
-        """The session is over: the socket follows as soon as the last events are read."""
+        """It is over: the socket follows as soon as the last events are read."""
         if not self._is_closing:
             self._is_closing = True
+            self._stop_timer()
             self._timer = self._clock.call_at(self._clock.now() + STUCK_AFTER_S, self._stuck.set)
 
     async def _give_up_when_stuck(self) -> None:

@@ -207,6 +207,18 @@ class Stage0Actor(Stage0Engine):
     def __init__(self, plugin: str, settings: dict[str, Any], limits: SessionLimits) -> None:
         super().__init__(load_plugin(plugin).make_stage0(settings), limits)
 
+    async def append_by_value(
+        self, fence: Fence, seq: int, operation_id: OperationId, unit: Unit, generation: int
+    ) -> tuple[UnitResult | DuplexError, Speech | None]:
+        """Append, with an error as the first value.
+
+        Raised, it would stand in both values, and Ray logs the one that nobody looks into.
+        """
+        try:
+            return await self.append(fence, seq, operation_id, unit, generation)
+        except DuplexError as error:
+            return error, None
+
 
 class Stage1Actor(Stage1Engine):
     """Stage1's engine as an actor: finds its model in the process that it will live in."""

@@ -65,9 +65,14 @@ class SessionActor:
         """The session's present fence."""
         return self._session.fence
 
-    def post(self, content: Command | Stimulus) -> None:
-        """Put what happened at the end of the mailbox."""
-        self._mailbox.post(content, at_s=self._world.clock.now())
+    @property
+    def is_flooded(self) -> bool:
+        """Whether the client sends on and on although it is refused."""
+        return self._mailbox.is_flooded
+
+    def post(self, content: Command | Stimulus, *, frame_bytes: int = 0) -> None:
+        """Put what happened at the end of the mailbox, with the size of the client's frame."""
+        self._mailbox.post(content, at_s=self._world.clock.now(), frame_bytes=frame_bytes)
 
     async def run(self) -> None:
         """Deal with the mailbox until the session is over and its stages are free."""

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator
 from typing import Any, Final
 
 import ray
+from ray.exceptions import RayActorError
 from ray.serve.handle import DeploymentHandle
 
 from serve_app.clock import Clock, MonotonicClock, sleep_until
@@ -52,8 +53,10 @@ class RayStageSession:
     ) -> AppendedRef:
         """Give one unit to Stage0. The speech stays a reference."""
         result, speech = await self._stage0.call_for_two(
-            self._stage0.engine.append, fence, seq, operation_id, unit, config_generation
+            self._stage0.engine.append_by_value, fence, seq, operation_id, unit, config_generation
         )
+        if isinstance(result, DuplexError):
+            raise result
         if not isinstance(result, UnitResult):
             raise StageContractBroken(f"stage0 answered with {type(result).__name__}")
         return AppendedRef(result, speech)
@@ -121,11 +124,8 @@ class RayStageDirectory:
         self._limits = limits
         self._clock = clock or MonotonicClock()
         self._leases: dict[LeasedStage, SessionId] = {}
-        self._renewals: asyncio.Task[None] | None = None
-        # Owned by this process alone: when it dies, the witness dies, and the stages notice.
-        self.witness: Any = (
-            ray.remote(Witness).options(num_cpus=0, max_concurrency=WATCHED_LEASES).remote()
-        )
+        self._tasks: list[asyncio.Task[None]] = []
+        self.witness: Any = _new_witness()
 
     @property
     def descriptor(self) -> Descriptor:
@@ -157,8 +157,8 @@ class RayStageDirectory:
 
     async def close(self) -> None:
         """Stop renewing, and let the stages end the leases that are still open."""
-        if self._renewals is not None:
-            self._renewals.cancel()
+        for task in self._tasks:
+            task.cancel()
         ray.kill(self.witness)
 
     async def _health_of(self, name: str) -> str:
@@ -193,11 +193,21 @@ class RayStageDirectory:
             leasing, context=contextvars.Context()
         )
         self._leases[half] = fence.session_id
-        if self._renewals is None:
-            self._renewals = asyncio.create_task(  # noqa: TID251 - runs as long as the process
-                self._run_renewals()
-            )
+        if not self._tasks:
+            self._tasks = [
+                asyncio.create_task(work)  # noqa: TID251 - run as long as the process
+                for work in (self._run_renewals(), self._run_witness())
+            ]
         return half
+
+    async def _run_witness(self) -> None:
+        """Replace a witness that died by itself; the sessions it stood for have ended."""
+        while True:
+            try:
+                await _answer(self.witness.alive.remote())
+            except RayActorError:
+                log.warning("the witness of this gateway died; its sessions end, a new one begins")
+                self.witness = _new_witness()
 
     async def _run_renewals(self) -> None:
         period_s = self._limits.lease_ttl_s / RENEWALS_PER_TTL
@@ -223,6 +233,15 @@ class RayStageDirectory:
             return
         for session_id in lost:
             named[session_id].lose(StageUnavailable(f"{stage} lost the session: lease expired"))
+
+
+def _new_witness() -> Any:
+    """Start an actor owned by this process alone: it dies with it, and the stages notice."""
+    return ray.remote(Witness).options(num_cpus=0, max_concurrency=WATCHED_LEASES).remote()
+
+
+async def _answer(ref: Any) -> None:
+    await ref
 
 
 async def _renewal(engine: Any, session_ids: list[SessionId]) -> tuple[SessionId, ...]:

@@ -215,11 +215,14 @@ def _settle_history(state: SessionState, response: Response, status: str) -> Non
     commits_all = state.config.playback_commit_policy is PlaybackCommitPolicy.COMMIT_ALL_ON_DONE
     if status == "completed" and commits_all:
         state.playback.commit_all(response.response_id)
+    item = state.history.of_response(response.response_id)
+    if item is None:
+        return
     state.history.change(
-        response.item_id,
+        item.item_id,
         text=heard_text(state, response),
         full_text=response.transcript,
         is_done=True,
-        is_truncated=status != "completed",
+        is_truncated=item.is_truncated or status != "completed",
         audio_ms=state.playback.view(response.response_id).sent_ms,
     )

@@ -53,7 +53,7 @@ from session.stimuli import (
 
 STORY_LENGTH = 256
 HELD_COMMAND_BYTES = 1024
-"""What a command without audio counts for while the session is opening."""
+"""What a command counts for besides its audio or text while the session is opening."""
 
 ClientCommand = (
     SessionConfigured
@@ -92,7 +92,7 @@ class DuplexSession:
         self._state = SessionState(
             fence=fence, config=config, limits=limits, profile=profile, ids=ids
         )
-        self._held: deque[ClientCommand] = deque()
+        self._held: deque[ClientCommand | CloseRequested] = deque()
         self._held_bytes = 0
         self.stale = 0
         """Stimuli that were dropped because their fence is over."""
@@ -140,6 +140,9 @@ class DuplexSession:
         match stimulus:
             case OpenRequested():
                 return on_lifecycle.handle_opening(self._state, stimulus, now)
+            case CloseRequested() if self._state.life is Life.OPENING:
+                self._hold(stimulus)  # after everything that was sent before it
+                return []
             case CloseRequested() | SocketLost() | ReaderStalled() | StageLost() | StagesReleased():
                 return on_lifecycle.handle_ending(self._state, stimulus)
             case StagesOpened() | OpenFailed():
@@ -187,8 +190,12 @@ class DuplexSession:
             return []
         return self._from_client(command, now) if self._state.accepts_input else []
 
-    def _hold(self, command: ClientCommand) -> None:
-        size = len(command.pcm) if isinstance(command, AudioAppended) else HELD_COMMAND_BYTES
+    def _hold(self, command: ClientCommand | CloseRequested) -> None:
+        size = HELD_COMMAND_BYTES
+        if isinstance(command, AudioAppended):
+            size += len(command.pcm)
+        elif isinstance(command, TextAppended | ItemCreated):
+            size += len(command.text)
         limit = self._state.limits.max_pending_input_bytes_per_session
         if self._held_bytes + size > limit:
             error = InputBackpressure("the session is still opening; send slower")
@@ -201,7 +208,7 @@ class DuplexSession:
         """session.created precedes the answer to anything that the client said before it."""
         effects: list[Effect] = []
         while self._held:
-            effects += self._admit(self._held.popleft(), now)
+            effects += self._dispatch(self._held.popleft(), now)
         return effects
 
     def _from_client(self, command: ClientCommand, now: float) -> list[Effect]:

@@ -3,8 +3,6 @@
 The table is the seed's commit-to-response contract; each function below is one of its rows.
 """
 
-from collections import deque
-
 from session.answering import reserve_answer, show_answer
 from session.config import ResponseOptions
 from session.effects import Effect, Emit
@@ -12,19 +10,16 @@ from session.errors import IllegalNow, InputBackpressure
 from session.events import (
     ErrorRaised,
     InputItemCommitted,
-    ItemAdded,
-    ItemDone,
-    ItemView,
     ListenDecided,
 )
 from session.ids import ItemId
-from session.ledger.history import Item
 from session.lifecycle import TurnTrigger, move_turn
 from session.pump import pump
 from session.speech_edges import close_open_speech
-from session.state import SessionState, Utterance
+from session.state import SessionState
 from session.stimuli import InputCommitted
 from session.unit import INPUT_RATE_HZ, SAMPLE_BYTES, samples_to_ms
+from session.user_items import add_user_item, forget_words
 
 
 def handle(state: SessionState, commit: InputCommitted, now: float) -> list[Effect]:
@@ -71,14 +66,9 @@ def commit_open(state: SessionState, item_id: ItemId, *, is_wanted: bool) -> lis
     opened = state.input.open_item
     audio_ms = samples_to_ms(opened.audio_bytes // SAMPLE_BYTES, INPUT_RATE_HZ)
     previous = state.history.last_id
-    is_audio = opened.audio_bytes > 0
-    state.history.add(Item(item_id, "user", opened.text, is_audio=is_audio, audio_ms=audio_ms))
+    added, done = add_user_item(state, item_id, opened.text, audio_ms=audio_ms)
     state.input.commit_open(item_id, is_wanted=is_wanted)
-    if is_audio:
-        state.utterances = deque(u for u in state.utterances if u.item_id != item_id)
-        state.utterances.append(Utterance(item_id, 0, audio_ms))
     state.turn = move_turn(state.turn, TurnTrigger.USER_COMMITTED)
-    view = ItemView(item_id, "user", "completed", opened.text, is_audio, audio_ms=audio_ms)
     committed = InputItemCommitted(
         fence=state.fence,
         item_id=item_id,
@@ -86,11 +76,7 @@ def commit_open(state: SessionState, item_id: ItemId, *, is_wanted: bool) -> lis
         history_len=len(state.history),
         expects_no_response=not is_wanted,
     )
-    return [
-        Emit(ItemAdded(view, previous)),
-        Emit(committed),
-        Emit(ItemDone(view, previous)),
-    ]
+    return [added, Emit(committed), done]
 
 
 def show_requested(state: SessionState, options: ResponseOptions) -> list[Effect]:
@@ -103,6 +89,7 @@ def show_requested(state: SessionState, options: ResponseOptions) -> list[Effect
 def _silence(state: SessionState, now: float) -> list[Effect]:
     item_id = state.input.open_item.item_id or ItemId(state.ids.new("item"))
     is_empty = state.input.open_item.is_empty
+    forget_words(state, item_id)
     state.input.discard_open("declared_silence")
     committed = InputItemCommitted(
         fence=state.fence,
@@ -122,11 +109,12 @@ def _overlapping(state: SessionState) -> list[Effect]:
     opened = state.input.open_item
     item_id = opened.item_id or ItemId(state.ids.new("item"))
     duration_ms = samples_to_ms(opened.audio_bytes // SAMPLE_BYTES, INPUT_RATE_HZ)
-    is_short = duration_ms <= state.config.overlap_short_ack_ms
+    is_short = duration_ms <= state.config.overlap_short_ack_ms and not opened.texts
+    forget_words(state, item_id)
     if is_short:
         state.input.discard_open("overlap_acknowledgement")
     else:
-        state.input.defer_open()
+        state.input.defer_open(item_id)
     committed = InputItemCommitted(
         fence=state.fence,
         item_id=item_id,

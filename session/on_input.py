@@ -8,7 +8,7 @@ from typing import assert_never
 
 from session.answering import interrupt
 from session.effects import Effect, Emit
-from session.errors import ClientError, IllegalNow, InputBackpressure, UnsupportedOption
+from session.errors import DuplexError, IllegalNow, InputBackpressure, UnsupportedOption
 from session.events import (
     ErrorRaised,
     InputBufferCleared,
@@ -23,6 +23,7 @@ from session.speech_edges import close_open_speech, tell_edge
 from session.state import SessionState
 from session.stimuli import AudioAppended, InputCancelled, InputCleared, TextAppended
 from session.unit import INPUT_RATE_HZ, SAMPLE_BYTES, samples_to_ms
+from session.user_items import forget_words
 from session.vad import Offset, Onset
 
 InputStimulus = AudioAppended | TextAppended | InputCleared | InputCancelled
@@ -35,7 +36,10 @@ def handle(state: SessionState, stimulus: InputStimulus, now: float) -> list[Eff
             return _append(state, stimulus, now)
         case TextAppended(text=text, event_id=event_id):
             return _append_text(state, text, event_id)
-        case InputCleared() | InputCancelled():
+        case InputCleared():
+            return _clear(state, now)
+        case InputCancelled():
+            state.input.discard_waiting("cancelled")
             return _clear(state, now)
         case _:
             assert_never(stimulus)
@@ -43,7 +47,7 @@ def handle(state: SessionState, stimulus: InputStimulus, now: float) -> list[Eff
 
 def _append(state: SessionState, append: AudioAppended, now: float) -> list[Effect]:
     if (
-        state.input.pending_bytes + len(append.pcm)
+        state.input.waiting_bytes + len(append.pcm)
         > state.limits.max_pending_input_bytes_per_session
     ):
         limit = state.limits.max_pending_input_bytes_per_session
@@ -73,7 +77,7 @@ def _rule_and_keep(
         return []
     effects = [_overlap_event(state, append, ruling)]
     if ruling.action is OverlapAction.DROP:
-        state.input.refuse(len(append.pcm), ruling.reason)
+        state.input.add(Span(append.pcm), discard=ruling.reason)
         return effects
     if ruling.action is OverlapAction.BARGE_IN:
         effects += interrupt(state, _interrupt_reason(ruling))
@@ -166,21 +170,25 @@ def _utterance_ended(state: SessionState, item_id: ItemId) -> list[Effect]:
 
 
 def _append_text(state: SessionState, text: str, event_id: str | None) -> list[Effect]:
-    error: ClientError | None = None
+    error: DuplexError | None = None
+    limit = state.limits.max_pending_input_bytes_per_session
     if not state.profile.text_input:
         error = UnsupportedOption(
             f"{state.config.model} takes no text input", code="native_text_append_unsupported"
         )
+    elif state.input.waiting_bytes + len(text) > limit:
+        error = InputBackpressure(f"{limit} bytes of input are already waiting; commit first")
     elif not text:
         error = IllegalNow("text is empty", code="bad_event", param="text")
     if error is not None:
         return [Emit(ErrorRaised(error, event_id))]
-    state.input.open_item.text += text
+    state.input.add_text(text)
     return []
 
 
 def _clear(state: SessionState, now: float) -> list[Effect]:
     effects = close_open_speech(state)
-    state.input.discard_waiting("cleared")
+    forget_words(state, state.input.open_item.item_id)
+    state.input.discard_open("cleared")
     state.flush_wanted = False
     return [*effects, Emit(InputBufferCleared()), *pump(state, now)]

@@ -96,6 +96,16 @@ def _create_refusal(state: SessionState, created: ItemCreated) -> ClientError | 
         return UnsupportedOption(
             f"{state.config.model} takes no text input", code="text_only_turn_unsupported"
         )
+    if created.role != "user" and created.call_id is None:
+        return UnsupportedOption(
+            f"{state.config.model} takes no {created.role} items; use session.instructions",
+            code="unsupported_item_role",
+            param="item.role",
+        )
+    if created.item_id == FRONT:
+        return UnsupportedOption(
+            f"{FRONT} names the place before the first item, not an item", param="item.id"
+        )
     if created.item_id is not None and state.history.get(created.item_id) is not None:
         return IllegalNow(
             f"item {created.item_id} exists", code="item_create_duplicate_item_id", param="item.id"
@@ -116,6 +126,7 @@ def _delete(state: SessionState, item_id: ItemId, event_id: str | None) -> list[
     if state.history.get(item_id) is None:
         return [_not_found(item_id, event_id)]
     state.history.remove(item_id)
+    state.input.drop_turn(item_id)
     return [Emit(ItemRemoved(item_id))]
 
 
@@ -156,13 +167,13 @@ def _acknowledge(state: SessionState, ack: PlaybackAcked) -> list[Effect]:
     view = state.playback.acknowledge(
         target, played_ms=ack.played_ms, committed_ms=ack.committed_ms
     )
-    item = state.history.get(item_id)
+    item = state.history.of_response(target)
     if item is not None:
         _store_heard(state, item, target, view.committed_ms)
     is_last = target == state.response.last_id and state.response.active is None
     if is_last and view.committed_ms >= view.sent_ms:
         state.turn = move_turn(state.turn, TurnTrigger.ANSWER_HEARD)
-    stored = state.history.get(item_id)
+    stored = state.history.of_response(target)
     return [
         Emit(
             PlaybackAdvanced(

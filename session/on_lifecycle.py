@@ -77,6 +77,7 @@ def handle_settings(state: SessionState, stimulus: Settings, now: float) -> list
             update = _answered(state, generation)
             if update is None or update.candidate is None:
                 return []
+            state.config_generation = generation
             return _adopt(state, update.candidate) + pump(state, now)
         case ConfigureFailed(generation=generation, error=error):
             update = _answered(state, generation)
@@ -160,6 +161,7 @@ def _configure(state: SessionState, configured: SessionConfigured, now: float) -
         return [Emit(ErrorRaised(error, configured.event_id))]
     unchanged = state.runtime(candidate) == state.runtime(_newest_candidate(state))
     if unchanged and not state.updates:
+        # The stages know generations that they were told of, so this is none.
         return _adopt(state, candidate) + pump(state, now)
     state.updates.append(PendingUpdate(configured.patch, configured.event_id, candidate=candidate))
     return pump(state, now)
@@ -206,7 +208,6 @@ def _adopt(state: SessionState, candidate: SessionConfig) -> list[Effect]:
     had = state.config.turn_detection
     effects = close_open_speech(state) if candidate.turn_detection is None else []
     state.config = candidate
-    state.config_generation += 1
     if candidate.turn_detection != had:
         state.detector = _changed_detector(state)
     return [*effects, Emit(SessionUpdated(state.snapshot()))]

@@ -50,7 +50,7 @@ def handle(state: SessionState, stimulus: StageAnswer, now: float) -> list[Effec
             if _is_fatal(error):
                 return stage_lost(state, "stage0", error)
             # Sending the same audio again would fail again, for ever.
-            state.input.discard_reservation("unit_failed")
+            state.input.settle(discard="unit_failed")
             return fail_answer(state, error, "runtime_append_failed") + pump(state, now)
         case SpeechArrived(seq=seq, chunk=chunk):
             return _speech_arrived(state, seq, chunk, now)
@@ -76,7 +76,7 @@ def _unit_finished(state: SessionState, seq: int, result: UnitResult, now: float
     if pending is None:
         return []
     if not pending.is_continuation:
-        state.input.accept()
+        state.input.settle()
     effects = _user_words(state, result.heard) if result.heard else []
     while state.utterances and _is_past(state.utterances[0], seq):
         state.utterances.popleft()  # the model found no words in it
@@ -220,12 +220,4 @@ def _speech_finished(state: SessionState, seq: int, now: float) -> list[Effect]:
     response.speaking = None
     if continuations_spent(state) and not response.jobs:
         response.is_turn_ended = True
-    return speak_next(state, response) + after_answer(state, now)
-
-
-def after_answer(state: SessionState, now: float) -> list[Effect]:
-    """Promote deferred overlap once no answer is active, then see what may go to Stage0."""
-    if state.response.active is None and state.input.has_deferred:
-        item_id = ItemId(state.ids.new("item"))
-        state.input.promote_deferred(item_id, is_wanted=True)
-    return pump(state, now)
+    return speak_next(state, response) + pump(state, now)

@@ -14,11 +14,12 @@ from dataclasses import replace
 
 from session.config import RuntimeConfig
 from session.effects import ConfigureStages, Effect, SubmitUnit, WakeAt
-from session.ids import OperationId
+from session.ids import ItemId, OperationId
 from session.ledger.input import Reservation
 from session.lifecycle import Life
 from session.state import SessionState, Utterance
-from session.unit import SAMPLE_BYTES, Unit
+from session.unit import INPUT_RATE_HZ, SAMPLE_BYTES, Unit, samples_to_ms
+from session.user_items import add_user_item
 
 
 def pump(state: SessionState, now: float) -> list[Effect]:
@@ -27,10 +28,11 @@ def pump(state: SessionState, now: float) -> list[Effect]:
         return []
     if state.updates:
         return start_update(state)
+    promoted = _promote_deferred(state)
     reservation = _reserve_next(state)
     if reservation is not None:
-        return [_submit(state, reservation, now)]
-    return _plan_continuation(state, now)
+        return [*promoted, _submit(state, reservation, now)]
+    return promoted + _plan_continuation(state, now)
 
 
 def start_update(state: SessionState) -> list[Effect]:
@@ -75,6 +77,16 @@ def _continuation_limit(state: SessionState) -> int:
     if state.config.auto_response:
         return limits.max_continuations
     return limits.max_continuations_turn_mode
+
+
+def _promote_deferred(state: SessionState) -> list[Effect]:
+    """Overlap that waited for the end of an answer, however that ended, is the next turn."""
+    if state.response.active is not None or not state.input.has_deferred:
+        return []
+    turn = state.input.promote_deferred()
+    item_id = turn.item_id or ItemId(state.ids.new("item"))
+    audio_ms = samples_to_ms(turn.n_bytes // SAMPLE_BYTES, INPUT_RATE_HZ)
+    return list(add_user_item(state, item_id, turn.text, audio_ms=audio_ms))
 
 
 def _reserve_next(state: SessionState) -> Reservation | None:

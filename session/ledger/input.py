@@ -69,13 +69,18 @@ class OpenItem:
 
     audio_bytes: int = 0
     has_speech: bool = False
-    text: str = ""
+    texts: list[str] = field(default_factory=list)
     item_id: ItemId | None = None
+
+    @property
+    def text(self) -> str:
+        """All text of the item."""
+        return "".join(self.texts)
 
     @property
     def is_empty(self) -> bool:
         """Nothing to commit."""
-        return self.audio_bytes == 0 and not self.text
+        return self.audio_bytes == 0 and not self.texts
 
 
 @dataclass(slots=True)
@@ -89,7 +94,8 @@ class InputLedger:
     _open: deque[Span] = field(default_factory=deque)
     _open_bytes: int = 0
     _turns: deque[Turn] = field(default_factory=deque)
-    _deferred: deque[Span] = field(default_factory=deque)
+    _deferred: Turn | None = None
+    _text_chars: int = 0
     _reservation: Reservation | None = None
 
     # --- reading ------------------------------------------------------------------------------
@@ -101,9 +107,16 @@ class InputLedger:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes we hold and have not got rid of: the subject of backpressure."""
+        """Bytes of audio we hold and have not got rid of."""
         turns = sum(turn.n_bytes for turn in self._turns)
-        return self._open_bytes + turns + _size(self._deferred) + self._reserved_bytes()
+        deferred = 0 if self._deferred is None else self._deferred.n_bytes
+        return self._open_bytes + turns + deferred + self._reserved_bytes()
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Audio and text that wait: the subject of backpressure."""
+        texts = sum(len(turn.text) for turn in self._turns)
+        return self.pending_bytes + self._text_chars + texts
 
     @property
     def pending_turns(self) -> int:
@@ -113,7 +126,7 @@ class InputLedger:
     @property
     def has_deferred(self) -> bool:
         """Whether overlapping speech waits for the end of an answer."""
-        return bool(self._deferred)
+        return self._deferred is not None
 
     @property
     def has_wanted_turn(self) -> bool:
@@ -122,29 +135,28 @@ class InputLedger:
 
     # --- coming in ------------------------------------------------------------------------------
 
-    def add(self, span: Span) -> None:
-        """Take audio into the open buffer and the open item."""
+    def add(self, span: Span, *, discard: str | None = None) -> None:
+        """Take audio into the open buffer and item; or only count it, if it is not to be kept."""
         size = len(span.pcm)
         self.total_bytes += size
+        if discard is not None:
+            self.discarded[discard] += size
+            return
         self._open.append(span)
         self._open_bytes += size
         self.open_item.audio_bytes += size
         self.open_item.has_speech = self.open_item.has_speech or span.is_speech
 
-    def refuse(self, n_bytes: int, reason: str) -> None:
-        """Count audio that was looked at and deliberately not kept."""
-        self.total_bytes += n_bytes
-        self.discarded[reason] += n_bytes
+    def add_text(self, text: str) -> None:
+        """Join text to the open item."""
+        self.open_item.texts.append(text)
+        self._text_chars += len(text)
 
     # --- becoming a turn -------------------------------------------------------------------------
 
     def commit_open(self, item_id: ItemId, *, is_wanted: bool) -> None:
         """Turn the open buffer and item into a committed turn."""
-        spans = tuple(self._open)
-        self._open.clear()
-        self._open_bytes = 0
-        self._turns.append(Turn(spans, self.open_item.text, item_id, is_wanted))
-        self.open_item = OpenItem()
+        self._turns.append(self._close_open(item_id, is_wanted=is_wanted))
 
     def add_text_turn(self, text: str, item_id: ItemId) -> None:
         """Add a turn that is only text."""
@@ -154,17 +166,28 @@ class InputLedger:
         """Ask for an answer to everything committed so far."""
         self._turns = deque(replace(turn, is_wanted=True) for turn in self._turns)
 
-    def defer_open(self) -> None:
-        """Keep the open buffer for after the current answer, joined to earlier overlap."""
-        self._deferred.extend(self._open)
-        self._open.clear()
-        self._open_bytes = 0
-        self.open_item = OpenItem()
+    def defer_open(self, item_id: ItemId) -> None:
+        """Keep the open input for after the current answer, joined to earlier overlap."""
+        turn = self._close_open(item_id, is_wanted=True)
+        earlier = self._deferred
+        if earlier is not None:
+            text = " ".join(part for part in (earlier.text, turn.text) if part)
+            turn = replace(turn, spans=earlier.spans + turn.spans, text=text)
+        self._deferred = turn
 
-    def promote_deferred(self, item_id: ItemId, *, is_wanted: bool) -> None:
-        """Make the deferred overlap a committed turn."""
-        self._turns.append(Turn(tuple(self._deferred), "", item_id, is_wanted))
-        self._deferred.clear()
+    def promote_deferred(self) -> Turn:
+        """Make the deferred overlap a committed turn that wants an answer."""
+        turn, self._deferred = self._deferred, None
+        if turn is None:
+            raise LocalProtocolError("input ledger: nothing is deferred")
+        self._turns.append(turn)
+        return turn
+
+    def drop_turn(self, item_id: ItemId) -> None:
+        """Forget a committed turn whose item was deleted."""
+        gone = [turn for turn in self._turns if turn.item_id == item_id]
+        self._turns = deque(turn for turn in self._turns if turn.item_id != item_id)
+        self.discarded["deleted"] += sum(turn.n_bytes for turn in gone)
 
     # --- going out -------------------------------------------------------------------------------
 
@@ -185,9 +208,12 @@ class InputLedger:
         self._reservation = Reservation(self._take(n_bytes))
         return self._reservation
 
-    def accept(self) -> None:
-        """The model has consumed the reservation."""
-        self.accepted_bytes += self._reserved_bytes()
+    def settle(self, *, discard: str | None = None) -> None:
+        """The model has consumed the reservation, or it can not be consumed for a reason."""
+        if discard is None:
+            self.accepted_bytes += self._reserved_bytes()
+        else:
+            self.discarded[discard] += self._reserved_bytes()
         self._reservation = None
 
     def roll_back(self, *, keeps_wanted: bool = True) -> None:
@@ -204,11 +230,6 @@ class InputLedger:
         self._open.extendleft(reversed(reservation.spans))
         self._open_bytes += _size(reservation.spans)
 
-    def discard_reservation(self, reason: str) -> None:
-        """The reservation can not be consumed at all."""
-        self.discarded[reason] += self._reserved_bytes()
-        self._reservation = None
-
     # --- being dropped ----------------------------------------------------------------------------
 
     def discard_open(self, reason: str, *, keep_bytes: int = 0) -> None:
@@ -222,14 +243,14 @@ class InputLedger:
         if keep_bytes:
             self.open_item.audio_bytes -= surplus
         else:
-            self.open_item = OpenItem()
+            self._renew_item()
 
     def discard_waiting(self, reason: str) -> None:
         """Drop everything that is not at the model: buffer, turns, deferred overlap."""
         self.discard_open(reason)
-        self.discarded[reason] += _size(self._deferred)
-        self.discarded[reason] += sum(turn.n_bytes for turn in self._turns)
-        self._deferred.clear()
+        turns = [*self._turns, *([] if self._deferred is None else [self._deferred])]
+        self.discarded[reason] += sum(turn.n_bytes for turn in turns)
+        self._deferred = None
         self._turns.clear()
 
     # --- law 1 ------------------------------------------------------------------------------------
@@ -239,6 +260,17 @@ class InputLedger:
         placed = self.pending_bytes + self.accepted_bytes + self.discarded.total()
         if placed != self.total_bytes or self._open_bytes != _size(self._open):
             raise LocalProtocolError(f"input ledger: {self.total_bytes} in, {placed} placed")
+
+    def _close_open(self, item_id: ItemId, *, is_wanted: bool) -> Turn:
+        turn = Turn(tuple(self._open), self.open_item.text, item_id, is_wanted)
+        self._open.clear()
+        self._open_bytes = 0
+        self._renew_item()
+        return turn
+
+    def _renew_item(self) -> None:
+        self.open_item = OpenItem()
+        self._text_chars = 0
 
     def _take(self, n_bytes: int) -> tuple[Span, ...]:
         taken: list[Span] = []

@@ -182,6 +182,15 @@ async def test_a_dead_engine_ends_its_sessions_with_words_and_the_service_recove
     assert await open_again(service) == ANSWER
 
 
+async def test_a_dead_witness_ends_its_sessions_and_is_replaced(service: ServeCluster) -> None:
+    witness = service.worker("Witness")
+    async with dial(service) as line:
+        await opened(line)
+        os.kill(witness, signal.SIGKILL)
+        assert (await rest(line))[-1]["type"] == "session.expired"
+    assert await open_again(service) == ANSWER
+
+
 async def test_a_dead_gateway_frees_its_sessions(service: ServeCluster) -> None:
     gateway = service.worker("ServeReplica:duplex:Gateway")
     async with dial(service) as one, dial(service) as two:

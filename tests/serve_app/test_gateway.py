@@ -143,6 +143,30 @@ async def test_barge_in_ends_the_answer_and_the_next_one_is_heard() -> None:
         assert {e["response_id"] for e in said if e["type"] == DELTA[0]} <= set(created[-1:])
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"output_audio_format": "g711_ulaw"},
+        {"turn_detection": {"type": "server_vad"}},
+        {"output_modalities": ["text"]},
+        {"temperature": 0.5},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+async def test_settings_change_between_two_answers(change: dict[str, Any]) -> None:
+    """Whether the stages must know of them or not, with the doors that the stages really have."""
+    async with serving(answering(speak_at_units=[1, 2])) as service, service.dial() as line:
+        await line.send(update(**AUTO))
+        await line.send(append(1_000))
+        await until(line, "rate_limits.updated")
+        await line.send(update(**change))
+        await until(line, "session.updated")
+        await line.send(append(1_000, loud=False))
+        said = await until(line, "rate_limits.updated")
+        assert "error" not in kinds(said)
+        assert "response.done" in kinds(said)
+
+
 # --- bad clients --------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from serve_app.mailbox import Mailbox
+from serve_app.mailbox import FLOOD_MARGIN_BYTES, FRAME_BYTES, Mailbox
 from session.config import (
     AudioEncoding,
     AudioFormat,
@@ -243,10 +243,11 @@ def scores(told: Stimulus) -> tuple[SpeechScore, ...]:
 
 
 async def test_waiting_input_is_bounded_and_the_refusal_keeps_its_place() -> None:
-    mailbox = Mailbox(max_bytes=250)
+    mailbox = Mailbox(max_bytes=3 * FRAME_BYTES)
     append = AudioReceived(data=b"", format=None, wire_bytes=100, event_id="x")
-    for content in (append, append, append, HeartbeatReceived()):
-        mailbox.post(content, at_s=0.0)
+    for content in (append, append, append):
+        mailbox.post(content, at_s=0.0, frame_bytes=100)
+    mailbox.post(HeartbeatReceived(), at_s=0.0)
     letters = [await mailbox.take() for _ in range(4)]
     refused = letters[2].content
     assert [type(letter.content) for letter in letters] == [
@@ -450,3 +451,13 @@ async def test_two_sessions_do_not_mix() -> None:
         b.post(InputCleared())
         await b.until(InputBufferCleared)
     assert directory.open_sessions == directory.bound_sessions == 0
+
+
+def test_a_client_that_sends_on_although_it_is_refused_is_flooding() -> None:
+    mailbox = Mailbox(max_bytes=10 * FRAME_BYTES)
+    for _ in range(20):
+        mailbox.post(HeartbeatReceived(), at_s=0.0, frame_bytes=10)
+    assert not mailbox.is_flooded
+    for _ in range(FLOOD_MARGIN_BYTES // FRAME_BYTES):
+        mailbox.post(HeartbeatReceived(), at_s=0.0, frame_bytes=10)
+    assert mailbox.is_flooded

@@ -95,6 +95,14 @@ def test_an_abandoned_open_gives_back_what_it_gets() -> None:
     assert d.said(SessionCreated) == []
 
 
+def test_a_close_during_the_open_comes_after_what_was_sent_before_it() -> None:
+    d = Driver(opened=False)
+    d.do(PlaybackAcked(played_ms=1))
+    d.do(CloseRequested())
+    effects = d.do(StagesOpened(d.session.fence))
+    assert names(effects) == ["SessionCreated", "SessionUpdated", "ErrorRaised", "CloseStages"]
+
+
 def test_closed_is_said_once_and_only_after_the_release() -> None:
     d = Driver()
     speaking(d)

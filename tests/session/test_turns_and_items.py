@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
+import pytest
+
 from session.config import (
     AudioEncoding,
     AudioFormat,
     ConfigPatch,
     PlaybackCommitPolicy,
     ResponseOptions,
+    SessionLimits,
     TurnDetection,
 )
 from session.effects import (
@@ -20,6 +23,7 @@ from session.events import (
     InputBufferCleared,
     InputItemCommitted,
     InputTranscribed,
+    ItemAdded,
     ItemCut,
     ListenDecided,
     PlaybackAdvanced,
@@ -36,10 +40,13 @@ from session.stimuli import (
     InputCleared,
     InputCommitted,
     ItemCreated,
+    ItemDeleted,
     ItemTruncated,
     PlaybackAcked,
+    ResponseCancelRequested,
     ResponseRequested,
     SessionConfigured,
+    SpeechFailed,
     TextAppended,
 )
 from tests.session.driver import (
@@ -361,7 +368,7 @@ def test_a_commit_ends_speech_that_is_still_open() -> None:
 def test_an_item_can_go_before_all_others() -> None:
     d = Driver()
     d.do(ItemCreated("user", "second", item_id=ItemId("item_2")))
-    d.do(ItemCreated("system", "first", item_id=ItemId("item_1"), previous_item_id=ItemId("root")))
+    d.do(ItemCreated("user", "first", item_id=ItemId("item_1"), previous_item_id=ItemId("root")))
     assert d.said(ErrorRaised) == []
     assert [item.item_id for item in d.session._state.history.items] == ["item_1", "item_2"]  # noqa: SLF001
 
@@ -400,3 +407,117 @@ def test_words_of_two_utterances_in_a_row_go_to_their_own_items() -> None:
     d.listen(heard="how are you")
     spoken = [e.item_id for e in d.said(UserSpeechStarted)]
     assert [e.item_id for e in d.said(InputTranscribed)] == spoken
+
+
+def test_an_update_that_the_stages_need_not_know_does_not_change_their_generation() -> None:
+    d = Driver()
+    d.do(SessionConfigured(ConfigPatch((("turn_detection", TurnDetection()),))))
+    d.append(1000, probability=0.0)
+    assert d.last_unit().config_generation == 0
+    d.do(warmer())
+    d.listen()
+    d.configured()
+    d.do(SessionConfigured(ConfigPatch((("turn_detection", None),))))
+    d.append(1000)
+    assert d.last_unit().config_generation == 1
+
+
+def test_endless_text_is_refused_and_what_was_taken_stays() -> None:
+    d = Driver(TURN_MODE, limits=SessionLimits(max_pending_input_bytes_per_session=100))
+    d.do(TextAppended("x" * 60))
+    effects = d.do(TextAppended("y" * 60))
+    assert [e.error.wire_code for e in d.said(ErrorRaised, effects)] == ["input_backpressure"]
+    d.do(InputCommitted(create_response=True))
+    assert d.last_unit().unit.text == "x" * 60
+
+
+def test_words_of_cleared_speech_go_to_nobody() -> None:
+    d = Driver(replace(TURN_MODE, turn_detection=TurnDetection()))
+    d.append(500, probability=0.9)
+    d.do(InputCleared())
+    d.append(500, probability=0.0)
+    d.append(500, probability=0.9)
+    d.append(600, probability=0.0)
+    d.listen(turn_end=True, heard="two")
+    committed = d.said(InputItemCommitted)[0].item_id
+    assert d.said(InputTranscribed)[0].item_id == committed
+
+
+def test_clear_leaves_committed_turns_alone() -> None:
+    d = Driver(TURN_MODE)
+    d.append(1000, speech=True)
+    d.do(InputCommitted())
+    d.do(InputCleared())
+    d.do(CREATE)
+    assert len(d.last_unit().unit.pcm) == UNIT_BYTES
+
+
+@pytest.mark.parametrize("ending", ["cancel", "listen", "fail"])
+def test_deferred_overlap_follows_however_the_answer_ends(ending: str) -> None:
+    d = turn_mode_speaking() if ending != "listen" else Driver(TURN_MODE)
+    if ending == "listen":
+        d.do(ItemCreated("user", "hi"))
+        d.do(CREATE)
+    d.append(1000, speech=True)
+    d.do(InputCommitted())
+    committed = d.said(InputItemCommitted)[-1]
+    assert committed.is_deferred
+    submitted = len(d.asked(SubmitUnit))
+    if ending == "cancel":
+        d.do(ResponseCancelRequested())
+    elif ending == "fail":
+        job = d.last_speech()
+        d.do(SpeechFailed(job.fence, job.seq, StageFailed("vocoder")))
+    else:
+        d.listen(turn_end=True)
+    assert len(d.asked(SubmitUnit)) == submitted + 1
+    assert d.said(ItemAdded)[-1].item.item_id == committed.item_id
+
+
+def test_text_committed_during_an_answer_waits_for_its_end() -> None:
+    d = turn_mode_speaking()
+    d.do(TextAppended("IMPORTANT"))
+    d.do(InputCommitted())
+    assert d.said(InputItemCommitted)[-1].is_deferred
+    d.voice("answer")
+    d.voiced()
+    assert d.last_unit().unit.text == "IMPORTANT"
+
+
+def test_a_deleted_item_is_not_answered() -> None:
+    d = Driver(TURN_MODE)
+    d.do(ItemCreated("user", "my name is Zork", item_id=ItemId("item_z")))
+    d.do(ItemDeleted(ItemId("item_z")))
+    effects = d.do(CREATE)
+    assert d.said(ErrorRaised, effects)[0].error.wire_code == "response_create_without_input"
+
+
+def test_items_that_would_not_reach_the_model_are_refused() -> None:
+    d = Driver(TURN_MODE)
+    d.do(ItemCreated("system", "be kind"))
+    d.do(ItemCreated("assistant", "I am kind"))
+    d.do(ItemCreated("user", "x", item_id=ItemId("root")))
+    codes = [e.error.wire_code for e in d.said(ErrorRaised)]
+    assert codes == ["unsupported_item_role"] * 2 + ["unsupported_option"]
+
+
+def test_an_acknowledgement_does_not_touch_an_item_of_another_kind() -> None:
+    d = Driver(TURN_MODE)
+    d.do(ItemCreated("user", "hi"))
+    d.do(ResponseRequested(ResponseOptions(is_out_of_band=True)))
+    d.speak("secret")
+    d.voice("secret")
+    d.voiced()
+    response_id = d.said(ResponseStarted)[0].response_id
+    d.do(ItemCreated("user", "mine", item_id=ItemId(f"item_{response_id}")))
+    d.do(PlaybackAcked(1000, response_id=response_id))
+    assert d.remembered(ItemId(f"item_{response_id}")) == "mine"
+
+
+def test_a_truncation_during_the_answer_is_remembered_after_it() -> None:
+    d = Driver()
+    speaking(d, "one two")
+    item_id = d.said(ResponseStarted)[0].item_id
+    d.do(ItemTruncated(item_id, 0))
+    d.voiced()
+    assert d.remembered(item_id) == ""

@@ -1,6 +1,7 @@
 """A Starlette WebSocket as the connection sees it."""
 
 from fastapi import WebSocket
+from ray.exceptions import RayError
 from starlette.websockets import WebSocketDisconnect
 
 from serve_app.connection import SocketGone
@@ -14,7 +15,11 @@ class AsgiSocket:
 
     async def receive(self) -> str | bytes | None:
         """Wait for one frame; None when the client is gone."""
-        message = await self._socket.receive()
+        try:
+            message = await self._socket.receive()
+        except RayError:
+            # The proxy that holds the client's socket has died, and the socket with it.
+            return None
         if message["type"] == "websocket.disconnect":
             return None
         text: str | None = message.get("text")
@@ -25,13 +30,13 @@ class AsgiSocket:
         """Send one text frame; raise SocketGone."""
         try:
             await self._socket.send_text(text)
-        except (WebSocketDisconnect, RuntimeError) as error:
-            # Servers answer a send after the end with one or the other.
+        except (WebSocketDisconnect, RuntimeError, RayError) as error:
+            # Servers answer a send after the end with one or the other; a dead proxy with RayError.
             raise SocketGone from error
 
     async def close(self, code: int, reason: str) -> None:
         """Say why, and close; raise SocketGone."""
         try:
             await self._socket.close(code, reason)
-        except (WebSocketDisconnect, RuntimeError) as error:
+        except (WebSocketDisconnect, RuntimeError, RayError) as error:
             raise SocketGone from error

@@ -118,8 +118,7 @@ def _speak_text(
 def _listen(state: SessionState, result: UnitResult) -> list[Effect]:
     response = state.response.active
     if response is None:
-        if result.turn_end or state.config.auto_response:
-            state.turns_expected = False
+        state.turns_expected = False
         return [Emit(ListenDecided(state.fence, "model_listen", is_model_listen=True))]
     if result.turn_end:
         response.is_turn_ended = True

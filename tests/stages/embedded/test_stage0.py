@@ -31,6 +31,7 @@ WORDS = {
     AGAIN: "Say that again.",
     NOISE: "[noise]",
 }
+SETTINGS = EmbeddedSettings(silence_ms=400)
 SILENCE = Unit(tone(0, 1000))
 CONTINUATION = Unit(tone(0, 1000), is_continuation=True)
 
@@ -43,13 +44,11 @@ def spoken(level: int) -> Unit:
 class Rig:
     """A stage with one open session, and the networks it hears and writes with."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: EmbeddedSettings = SETTINGS) -> None:
         self.whisper = LevelRecogniser(WORDS)
         self.model = HandTextModel("It rains.", " It", " pours.")
         networks = Networks(LoudnessVad(), self.whisper, self.model)
-        self.stage = EmbeddedStage0(
-            EmbeddedSettings(silence_ms=400), lambda: NOW, lambda _: networks
-        )
+        self.stage = EmbeddedStage0(settings, lambda: NOW, lambda _: networks)
 
     async def say(self, level: int, session: SessionId = SID) -> Appended:
         return await self.stage.append(session, spoken(level))
@@ -212,7 +211,7 @@ async def test_a_model_that_does_not_stop_is_stopped(rig: Rig) -> None:
     rig.model.pieces = ["Word. "] * 50
     texts = [(await rig.say(CHAT)).result.text, *await rig.rest()]
     assert len(texts) == ENOUGH_SENTENCES
-    assert rig.model.is_stopped.is_set()
+    assert await asyncio.to_thread(rig.model.is_stopped.wait, 5)
     assert len(rig.model.written) == ENOUGH_SENTENCES + 1
 
 
@@ -337,8 +336,7 @@ async def test_an_interrupt_stops_the_writer(rig: Rig) -> None:
     await rig.say(CHAT)
     await rig.stage.interrupt(SID, "It")
     rig.model.let(1)
-    await asyncio.to_thread(rig.model.is_stopped.wait, 5)
-    assert rig.model.is_stopped.is_set()
+    assert await asyncio.to_thread(rig.model.is_stopped.wait, 5)
     assert len(rig.model.written) == 3
 
 
@@ -378,6 +376,26 @@ async def test_an_interrupt_while_words_are_recognised_begins_no_answer(rig: Rig
     rig.whisper.may_go_on.set()
     assert is_listen(await unit)
     assert rig.model.prompts == []
+
+
+async def test_an_answer_interrupted_before_its_turn_is_never_begun() -> None:
+    rig = Rig(EmbeddedSettings(silence_ms=400, answering_workers=1))
+    await rig.stage.warm_up()
+    for session in (SID, OTHER):
+        await rig.stage.open(session, RuntimeConfig())
+    rig.model.hold()
+    first = asyncio.ensure_future(rig.say(CHAT))
+    await rig.reach_writer()
+    second = asyncio.ensure_future(rig.say(CHAT, OTHER))
+    while len(rig.model.prompts) < 2:
+        await settle()
+    await rig.stage.interrupt(OTHER, "")
+    assert is_listen(await second)
+    rig.model.let(9)
+    assert (await first).result.text == "It rains."
+    for session in (SID, OTHER):
+        await rig.stage.close(session)
+    assert len(rig.model.writings) == 1
 
 
 async def test_an_interrupt_drops_what_waited_for_an_answer(rig: Rig) -> None:

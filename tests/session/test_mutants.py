@@ -105,8 +105,20 @@ MUTANTS = [
     Mutant(
         "settings change under a unit that is out",
         "pump.py",
-        "    if state.updates:\n        return start_update(state)\n    reservation",
-        "    reservation",
+        "    if state.updates:\n        return start_update(state)\n    promoted",
+        "    promoted",
+    ),
+    Mutant(
+        "a settings generation that no stage was told",
+        "on_lifecycle.py",
+        "    state.config = candidate\n",
+        "    state.config = candidate\n    state.config_generation += 1\n",
+    ),
+    Mutant(
+        "deferred overlap is forgotten",
+        "pump.py",
+        "    if state.response.active is not None or not state.input.has_deferred:\n",
+        "    if True:\n",
     ),
 ]
 

@@ -27,7 +27,7 @@ PINNED = [
     ("Repeat after me, the weather is nice today.", "the weather is nice today"),
     ("What is two plus three?", "five"),
     ("What is your name?", "name"),
-    ("Count to five.", "one two three four five"),
+    ("Please count from one to five.", "one two three four five"),
     ("How much is seven times six?", "forty two"),
 ]
 """What is said, and words that the answer must hold; its audio must be exactly its text."""

@@ -64,8 +64,10 @@ test-models: $(VENV)/.dev ## tests that run the packaged models
 test-serve: $(VENV)/.dev ## tests on real Ray
 	@$(BIN)/python -m pytest -m "serve and not (browser or soak)" $(ARGS)
 
+# Native tracebacks: while Playwright's greenlets are about, early Python 3.11 releases can fail
+# to parse source, which pytest's own tracebacks need; a failed test would then end the whole run.
 test-browser: $(VENV)/.dev ## tests of the page in a real browser
-	@$(BIN)/python -m pytest -m "browser and not soak" $(ARGS)
+	@$(BIN)/python -m pytest -m "browser and not soak" --tb=native $(ARGS)
 
 lint: $(VENV)/.dev ## style, types, direction of imports, spelling
 	$(BIN)/ruff check $(CODE)

@@ -161,11 +161,9 @@ def interrupt(state: SessionState, reason: str) -> list[Effect]:
     seed: Irreversible cancellation fence. Input that was on its way comes back; the user's
     interrupting words are the next epoch's first input.
     """
-    cancelled = state.fence
     response = state.response.active
     last_id = state.response.last_id
-    enter_next_epoch(state)
-    heard = heard_text(state, response) if response is not None else heard_of_last(state)
+    cancel = _leave_epoch(state)
     effects: list[Effect] = []
     if response is not None:
         effects += end_answer(state, "cancelled", reason)
@@ -174,7 +172,16 @@ def interrupt(state: SessionState, reason: str) -> list[Effect]:
         effects.append(Emit(OutputBufferCleared(last_id)))
     state.overlap.speech_ms = 0
     state.turn = move_turn(state.turn, TurnTrigger.INTERRUPTED)
-    return [*effects, CancelStages(cancelled, state.fence, heard)]
+    return [*effects, cancel]
+
+
+def _leave_epoch(state: SessionState) -> CancelStages:
+    """Enter the next epoch; return what tells the stages, and how much of the old was heard."""
+    cancelled = state.fence
+    response = state.response.active
+    heard = heard_text(state, response) if response is not None else heard_of_last(state)
+    enter_next_epoch(state)
+    return CancelStages(cancelled, state.fence, heard)
 
 
 def enter_next_epoch(state: SessionState) -> None:
@@ -201,14 +208,12 @@ def heard_of_last(state: SessionState) -> str:
 
 def fail_answer(state: SessionState, error: DuplexError, reason: str) -> list[Effect]:
     """A stage failed under the answer: say so, end it, and start a new epoch on both stages."""
-    cancelled = state.fence
     response = state.response.active
-    heard = heard_text(state, response) if response is not None else heard_of_last(state)
-    enter_next_epoch(state)
+    cancel = _leave_epoch(state)
     effects: list[Effect] = [Emit(ErrorRaised(error))]
     if response is not None:
         effects += end_answer(state, "failed", reason)
-    return [*effects, CancelStages(cancelled, state.fence, heard)]
+    return [*effects, cancel]
 
 
 def _settle_history(state: SessionState, response: Response, status: str) -> None:

@@ -16,6 +16,7 @@ from session.state import SessionState
 from session.stimuli import (
     AudioAppended,
     BargedIn,
+    ClientCommand,
     CloseRequested,
     ConfigureFailed,
     EventRefused,
@@ -54,27 +55,6 @@ from session.stimuli import (
 STORY_LENGTH = 256
 HELD_COMMAND_BYTES = 1024
 """What a command counts for besides its audio or text while the session is opening."""
-
-ClientCommand = (
-    SessionConfigured
-    | AudioAppended
-    | TextAppended
-    | InputCommitted
-    | InputCleared
-    | InputCancelled
-    | ResponseRequested
-    | ResponseCancelRequested
-    | OutputClearRequested
-    | PlaybackAcked
-    | ItemCreated
-    | ItemRetrieved
-    | ItemDeleted
-    | ItemTruncated
-    | BargedIn
-    | TurnSignalled
-    | HeartbeatReceived
-    | EventRefused
-)
 
 
 class DuplexSession:

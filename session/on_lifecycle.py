@@ -115,7 +115,6 @@ def handle_notice(state: SessionState, stimulus: Notice, now: float) -> list[Eff
         case EventRefused(error=error, event_id=event_id):
             return [Emit(ErrorRaised(error, event_id))]
         case Ticked():
-            state.wake_at_s = None
             return continuation_due(state, now)
         case _:
             assert_never(stimulus)

@@ -32,7 +32,7 @@ def pump(state: SessionState, now: float) -> list[Effect]:
     reservation = _reserve_next(state)
     if reservation is not None:
         return [*promoted, _submit(state, reservation, now)]
-    return promoted + _plan_continuation(state, now)
+    return promoted + continuation_due(state, now)
 
 
 def start_update(state: SessionState) -> list[Effect]:
@@ -54,7 +54,7 @@ def continuation_due(state: SessionState, now: float) -> list[Effect]:
     if due is None:
         return []
     if now < due:
-        return [_wake(state, due)]
+        return [WakeAt(due)]
     response = state.response.active
     if response is not None:
         response.continuations += 1
@@ -145,13 +145,6 @@ def _whole_units(state: SessionState, pcm: bytes) -> bytes:
     return pcm + bytes(missing // SAMPLE_BYTES * SAMPLE_BYTES)
 
 
-def _plan_continuation(state: SessionState, now: float) -> list[Effect]:
-    due = _continuation_due_at(state)
-    if due is None:
-        return []
-    return continuation_due(state, now) if now >= due else [_wake(state, due)]
-
-
 def _continuation_due_at(state: SessionState) -> float | None:
     """When the next unit of silence is due; None when none is needed."""
     response = state.response.active
@@ -164,8 +157,3 @@ def _continuation_due_at(state: SessionState) -> float | None:
         # A live microphone fills the next unit by itself; silence must not get into its speech.
         due = max(due, state.append.last_input_at_s + 2 * unit_s)
     return due
-
-
-def _wake(state: SessionState, at_s: float) -> WakeAt:
-    state.wake_at_s = at_s
-    return WakeAt(at_s)

@@ -79,7 +79,6 @@ class SessionState:
     close_reason: str = ""
     close_code: int = 1000
     is_expiring: bool = False
-    wake_at_s: float | None = None
 
     @property
     def unit_bytes(self) -> int:

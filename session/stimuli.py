@@ -317,10 +317,8 @@ class Ticked:
     """A deadline asked for by `WakeAt` has come."""
 
 
-Stimulus = (
-    OpenRequested
-    | SessionConfigured
-    | AudioAppended
+SilentCommand = (
+    SessionConfigured
     | TextAppended
     | InputCommitted
     | InputCleared
@@ -336,8 +334,17 @@ Stimulus = (
     | BargedIn
     | TurnSignalled
     | HeartbeatReceived
-    | CloseRequested
     | EventRefused
+)
+"""What a client can tell an open session besides audio."""
+
+ClientCommand = SilentCommand | AudioAppended
+"""What a client can tell an open session."""
+
+Stimulus = (
+    OpenRequested
+    | ClientCommand
+    | CloseRequested
     | SocketLost
     | ReaderStalled
     | StagesOpened

@@ -68,7 +68,6 @@ class OpenItem:
     """What has come in since the last commit or clear."""
 
     audio_bytes: int = 0
-    has_speech: bool = False
     texts: list[str] = field(default_factory=list)
     item_id: ItemId | None = None
 
@@ -145,7 +144,6 @@ class InputLedger:
         self._open.append(span)
         self._open_bytes += size
         self.open_item.audio_bytes += size
-        self.open_item.has_speech = self.open_item.has_speech or span.is_speech
 
     def add_text(self, text: str) -> None:
         """Join text to the open item."""

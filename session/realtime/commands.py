@@ -4,26 +4,7 @@ from dataclasses import dataclass, field
 
 from session.config import AudioFormat
 from session.ids import SessionId
-from session.stimuli import (
-    BargedIn,
-    CloseRequested,
-    EventRefused,
-    HeartbeatReceived,
-    InputCancelled,
-    InputCleared,
-    InputCommitted,
-    ItemCreated,
-    ItemDeleted,
-    ItemRetrieved,
-    ItemTruncated,
-    OutputClearRequested,
-    PlaybackAcked,
-    ResponseCancelRequested,
-    ResponseRequested,
-    SessionConfigured,
-    TextAppended,
-    TurnSignalled,
-)
+from session.stimuli import CloseRequested, SilentCommand
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,26 +47,4 @@ class EventAcked:
     event_id: str | None = None
 
 
-Command = (
-    AudioReceived
-    | ResumeRequested
-    | EventAcked
-    | SessionConfigured
-    | TextAppended
-    | InputCommitted
-    | InputCleared
-    | InputCancelled
-    | ResponseRequested
-    | ResponseCancelRequested
-    | OutputClearRequested
-    | PlaybackAcked
-    | ItemCreated
-    | ItemRetrieved
-    | ItemDeleted
-    | ItemTruncated
-    | BargedIn
-    | TurnSignalled
-    | HeartbeatReceived
-    | CloseRequested
-    | EventRefused
-)
+Command = AudioReceived | ResumeRequested | EventAcked | SilentCommand | CloseRequested

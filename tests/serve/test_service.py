@@ -16,28 +16,13 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from tests.fakes.wire import append, client, update
 from tests.support.bad_input import BAD, MEBIBYTE
 from tests.support.serve_cluster import ServeCluster
+from tests.support.wire_order import ANSWER
 
 pytestmark = pytest.mark.timeout(180)
 
 AUTO: dict[str, Any] = {"extra_body": {"auto_response": True}}
 PATIENCE_S = 60.0
 """Only a test that has gone wrong ever waits so long."""
-ANSWER = [
-    "response.created",
-    "conversation.item.added",
-    "conversation.item.created",
-    "response.output_item.added",
-    "response.content_part.added",
-    "response.speak",
-    *["response.audio.delta", "response.audio_transcript.delta"] * 3,
-    "response.audio.done",
-    "response.audio_transcript.done",
-    "response.content_part.done",
-    "response.output_item.done",
-    "conversation.item.done",
-    "response.done",
-    "rate_limits.updated",
-]
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ from tests.fakes.server import hear, serving, until
 from tests.fakes.stages import ScriptedDirectory, answering
 from tests.fakes.wire import append, append_bytes, client, update
 from tests.support.bad_input import BAD, MEBIBYTE
+from tests.support.wire_order import ANSWER
 
 AUTO: dict[str, Any] = {"extra_body": {"auto_response": True}}
 
@@ -49,26 +50,7 @@ def reset(line: ClientConnection) -> None:
 # --- a conversation -----------------------------------------------------------------------------
 
 DELTA = ["response.audio.delta", "response.audio_transcript.delta"]
-TRANSCRIPT = [
-    "session.created",
-    "session.updated",
-    "response.created",
-    "conversation.item.added",
-    "conversation.item.created",
-    "response.output_item.added",
-    "response.content_part.added",
-    "response.speak",
-    *DELTA,
-    *DELTA,
-    *DELTA,
-    "response.audio.done",
-    "response.audio_transcript.done",
-    "response.content_part.done",
-    "response.output_item.done",
-    "conversation.item.done",
-    "response.done",
-    "rate_limits.updated",
-]
+TRANSCRIPT = ["session.created", "session.updated", *ANSWER]
 
 
 async def test_a_whole_conversation_in_exact_order() -> None:

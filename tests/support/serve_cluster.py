@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from tools.running_service import free_port
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {
@@ -145,11 +146,3 @@ def serve_cluster() -> Iterator[ServeCluster]:
         stop()
         ray.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def free_port() -> int:
-    """Return a port of the loopback interface that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from tools.running_service import free_port
 from tools.start_service import PORT_TAKEN, is_taken, main
 
 
@@ -13,14 +14,7 @@ def test_a_port_that_another_process_serves_is_taken() -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         assert is_taken("127.0.0.1", other.getsockname()[1])
-    assert not is_taken("127.0.0.1", other_free_port())
-
-
-def other_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    assert not is_taken("127.0.0.1", free_port())
 
 
 def test_a_second_service_is_not_started_on_the_same_port(

@@ -51,6 +51,7 @@ from session.stimuli import (
     UnitFailed,
     UnitFinished,
 )
+from session.timers import wake_up
 
 STORY_LENGTH = 256
 HELD_COMMAND_BYTES = 1024
@@ -113,6 +114,7 @@ class DuplexSession:
         Raises LocalProtocolError for our own faults and nothing else.
         """
         effects = self._dispatch(stimulus, now)
+        effects += wake_up(self._state, now)
         self.story.append((now, type(stimulus).__name__, self._state.fence, len(effects)))
         return effects
 

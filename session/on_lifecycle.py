@@ -17,7 +17,7 @@ from session.events import (
     TurnMoved,
 )
 from session.lifecycle import Life, LifeTrigger, TurnTrigger, move_life, move_turn
-from session.pump import continuation_due, pump
+from session.pump import pump
 from session.speech_edges import close_open_speech
 from session.state import PendingUpdate, SessionState, make_detector
 from session.stimuli import (
@@ -37,6 +37,7 @@ from session.stimuli import (
     Ticked,
     TurnSignalled,
 )
+from session.timers import fire
 from session.vad import SpeechDetector
 
 NORMAL_CLOSURE = 1000
@@ -115,7 +116,7 @@ def handle_notice(state: SessionState, stimulus: Notice, now: float) -> list[Eff
         case EventRefused(error=error, event_id=event_id):
             return [Emit(ErrorRaised(error, event_id))]
         case Ticked():
-            return continuation_due(state, now)
+            return fire(state, now)
         case _:
             assert_never(stimulus)
 

@@ -13,7 +13,7 @@ from collections import deque
 from dataclasses import replace
 
 from session.config import RuntimeConfig
-from session.effects import ConfigureStages, Effect, SubmitUnit, WakeAt
+from session.effects import ConfigureStages, Effect, SubmitUnit
 from session.ids import ItemId, OperationId
 from session.ledger.input import Reservation
 from session.lifecycle import Life
@@ -32,7 +32,7 @@ def pump(state: SessionState, now: float) -> list[Effect]:
     reservation = _reserve_next(state)
     if reservation is not None:
         return [*promoted, _submit(state, reservation, now)]
-    return promoted + continuation_due(state, now)
+    return promoted + continue_answer(state, now)
 
 
 def start_update(state: SessionState) -> list[Effect]:
@@ -46,15 +46,11 @@ def start_update(state: SessionState) -> list[Effect]:
     return [ConfigureStages(state.fence, runtime, generation)]
 
 
-def continuation_due(state: SessionState, now: float) -> list[Effect]:
+def continue_answer(state: SessionState, now: float) -> list[Effect]:
     """Submit a unit of silence if the answer needs one and its time has come."""
-    if state.life is not Life.OPEN or state.append.is_busy or state.updates:
+    due = continuation_deadline(state)
+    if due is None or now < due:
         return []
-    due = _continuation_due_at(state)
-    if due is None:
-        return []
-    if now < due:
-        return [WakeAt(due)]
     response = state.response.active
     if response is not None:
         response.continuations += 1
@@ -145,8 +141,10 @@ def _whole_units(state: SessionState, pcm: bytes) -> bytes:
     return pcm + bytes(missing // SAMPLE_BYTES * SAMPLE_BYTES)
 
 
-def _continuation_due_at(state: SessionState) -> float | None:
-    """When the next unit of silence is due; None when none is needed."""
+def continuation_deadline(state: SessionState) -> float | None:
+    """When the next unit of silence is due; None when none is needed, or none may go now."""
+    if state.life is not Life.OPEN or state.append.is_busy or state.updates:
+        return None
     response = state.response.active
     wants_more = response is not None and not response.is_turn_ended
     if not (wants_more or state.turns_expected) or continuations_spent(state):

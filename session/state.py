@@ -76,6 +76,8 @@ class SessionState:
     """The residue of an utterance shall not wait for a full unit."""
     turns_expected: bool = False
     """Stage0 was given a turn to answer and has not said listen or speak to it yet."""
+    wake_at_s: float | None = None
+    """The wake-up that has been asked for and has not come yet."""
     close_reason: str = ""
     close_code: int = 1000
     is_expiring: bool = False

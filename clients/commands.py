@@ -1,9 +1,15 @@
 """Client events as the wire wants them. Pure: each function returns one JSON object."""
 
 import base64
+import json
 from collections.abc import Mapping
 
 Command = dict[str, object]
+
+
+def as_text(command: Command) -> str:
+    """Return a command as one frame."""
+    return json.dumps(command, separators=(",", ":"))
 
 
 def update_session(session: Mapping[str, object]) -> Command:
@@ -14,6 +20,21 @@ def update_session(session: Mapping[str, object]) -> Command:
 def close_session(reason: str) -> Command:
     """`session.close`."""
     return {"type": "session.close", "reason": reason}
+
+
+def resume_session(session_id: str, resume_token: str, last_seq: int) -> Command:
+    """`session.resume`; the first event of a socket that takes an open session up."""
+    return {
+        "type": "session.resume",
+        "session_id": session_id,
+        "resume_token": resume_token,
+        "last_received_server_event_seq": last_seq,
+    }
+
+
+def ack_events(last_seq: int) -> Command:
+    """`session.event_ack`: every event up to this one has come."""
+    return {"type": "session.event_ack", "server_event_seq": last_seq}
 
 
 def heartbeat() -> Command:

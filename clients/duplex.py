@@ -5,23 +5,20 @@ Rule 1: one reader task takes every frame; it gives each event to the observers,
 Rule 2: when the reader ends, for whatever reason, everybody who waits gets that reason.
 Rule 3: audio is sent in the format that the session's settings declare; the client converts
         nothing.
+Rule 4: a lost connection is not the end of the session, where the server can resume it: the link
+        makes it again, and the caller learns so by `ConnectionLost` and `Resumed`.
 """
 
 import asyncio
 import itertools
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TypeVar, cast
 
-from websockets.asyncio.client import ClientConnection
-from websockets.exceptions import ConnectionClosed
-
 from clients import commands
-from clients.connecting import connect
 from clients.errors import (
     AnswerTimedOut,
     DuplexClientError,
@@ -37,13 +34,17 @@ from clients.events import (
     SessionClosed,
     SessionCreated,
     SessionExpired,
+    SessionReplaced,
 )
 from clients.expectations import Expectations
-from clients.parse import parse_event
+from clients.link import Address, Link
 from clients.responses import ResponseHandle, ResponseTable
+from clients.resuming import Continuity, ResumePolicy
+from clients.session_config import input_bytes_per_s
 
 EventT = TypeVar("EventT", bound=ServerEvent)
 Observer = Callable[[ServerEvent], object]
+Terminal = SessionClosed | SessionExpired | SessionReplaced
 
 _TRY_AGAIN_CLOSE_CODES = frozenset({1012, 1013})
 
@@ -58,6 +59,8 @@ class ClientLimits:
     event_backlog: int = 1024
     stall_s: float = 30.0
     kept_responses: int = 32
+    resume: ResumePolicy | None = field(default_factory=ResumePolicy)
+    """How a lost connection is made again; None: the first loss is the last."""
 
 
 class DuplexClient:
@@ -78,17 +81,17 @@ class DuplexClient:
         limits: ClientLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._url = url
         self._settings = dict(session or {})
-        self._api_key = api_key
+        self._input_bytes_per_s = input_bytes_per_s(self._settings)
         self._observers = tuple(observers)
         self._limits = limits if limits is not None else ClientLimits()
         self._clock = clock
         self._event_numbers = itertools.count(1)
-        self._socket: ClientConnection | None = None
+        address = Address(url, api_key, close_timeout_s=self._limits.answer_timeout_s)
+        self._link = Link(address, self._limits.resume, clock)
         self._reader: asyncio.Task[None] | None = None
         self._created: SessionCreated | None = None
-        self._terminal: SessionClosed | SessionExpired | None = None
+        self._terminal: Terminal | None = None
         self._failure: Exception | None = None
         self._expectations = Expectations()
         self._responses = ResponseTable(bound=self._limits.kept_responses)
@@ -116,12 +119,19 @@ class DuplexClient:
                 await self._disconnect()
         return self._created
 
-    async def close(self, reason: str = "client_close") -> SessionClosed | SessionExpired | None:
-        """Close the session, wait for its terminal event and return that; None if never open."""
-        if self._socket is None:
+    async def close(self, reason: str = "client_close") -> Terminal | None:
+        """Close the session, wait for its terminal event and return that; None if never open.
+
+        While the connection is lost this gives up coming back and raises the loss; the server
+        lets the session go when its grace is over.
+        """
+        if self._reader is None:
             return None
+        self._link.leave()
         try:
             if self._terminal is None and self._created is not None:
+                if self._link.loss is not None and self._failure is None:
+                    raise self._link.loss
                 over = self._expectations.expect(_is_terminal)
                 await self.send(commands.close_session(reason))
                 await self._answer(over, "session.close")
@@ -152,6 +162,11 @@ class DuplexClient:
             raise RuntimeError("the session is not open; use `async with` or await open()")
         return self._created
 
+    @property
+    def continuity(self) -> Continuity:
+        """How often the connection was made again, and how much audio waits or was dropped."""
+        return self._link.continuity
+
     # --- towards the server -----------------------------------------------------------------
 
     async def send(self, command: commands.Command) -> str:
@@ -164,8 +179,15 @@ class DuplexClient:
         return event_id
 
     async def append_audio(self, audio: bytes, hints: Mapping[str, object] | None = None) -> str:
-        """Send audio in the declared input format; waits when the server does not keep up."""
-        return await self.send(commands.append_audio(audio, hints or {}))
+        """Send audio in the declared input format; waits when the server does not keep up.
+
+        While the connection is lost, the newest audio is kept and sent after the resume.
+        """
+        event_id = f"c-{next(self._event_numbers)}"
+        command = commands.append_audio(audio, hints or {})
+        audio_ms = len(audio) * 1000 / self._input_bytes_per_s
+        await self._send(command, event_id, audio_ms=audio_ms)
+        return event_id
 
     async def commit(
         self, *, create_response: bool | None = None, is_speech: bool | None = None
@@ -231,12 +253,10 @@ class DuplexClient:
     # --- inside -----------------------------------------------------------------------------
 
     async def _open(self) -> SessionCreated:
-        self._socket = await connect(
-            self._url, api_key=self._api_key, close_timeout_s=self._limits.answer_timeout_s
-        )
+        await self._link.open()
         # Not in a TaskGroup: a failure of the reader goes to those who wait, it must not cancel
         # whoever opened the client. `_disconnect` ends the task.
-        self._reader = asyncio.create_task(self._run_reader(self._socket))  # noqa: TID251
+        self._reader = asyncio.create_task(self._run_reader())  # noqa: TID251
         self._reader.add_done_callback(self._reader_ended)
         answer = self._expectations.expect(
             lambda event: isinstance(event, SessionCreated | ErrorEvent)
@@ -259,44 +279,41 @@ class DuplexClient:
         assert isinstance(event, ErrorEvent)
         raise DuplexRefused(event.code, event.message, retryable=event.retryable)
 
-    async def _send(self, command: commands.Command, event_id: str) -> None:
-        if self._socket is None:
+    async def _send(
+        self, command: commands.Command, event_id: str, *, audio_ms: float = 0.0
+    ) -> None:
+        if self._reader is None:
             raise RuntimeError("the session is not open; use `async with` or await open()")
         if self._failure is not None:
             raise self._failure
-        text = json.dumps({**command, "event_id": event_id}, separators=(",", ":"))
         try:
-            await self._socket.send(text)
-        except ConnectionClosed as closed:
-            raise self._reason(closed) from closed
+            await self._link.send(
+                commands.as_text({**command, "event_id": event_id}), audio_ms=audio_ms
+            )
+        except DuplexDisconnected as loss:
+            raise self._why(loss) from loss
 
-    def _reason(self, closed: ConnectionClosed) -> Exception:
+    def _why(self, loss: DuplexDisconnected) -> Exception:
         """Return why nothing can be sent; the reader may know it better than the socket."""
-        return self._failure if self._failure is not None else _disconnected(closed)
+        return self._failure if self._failure is not None else loss
 
-    async def _run_reader(self, socket: ClientConnection) -> None:
-        try:
-            async for frame in socket:
-                event = parse_event(frame, received_s=self._clock())
-                if isinstance(event, SessionClosed | SessionExpired):
+    async def _run_reader(self) -> None:
+        async with aclosing(self._link.events()) as events:
+            async for event in events:
+                if isinstance(event, Terminal):
                     self._terminal = event
                 for observer in self._observers:
                     observer(event)
                 self._expectations.offer(event)
                 self._responses.deliver(event)
                 await self._stream.put(event)
-        except ConnectionClosed as closed:
-            if self._terminal is None:
-                raise _disconnected(closed) from closed
-        if self._terminal is None:
-            raise DuplexDisconnected(socket.close_code or 1006, socket.close_reason or "")
 
     def _reader_ended(self, task: "asyncio.Task[None]") -> None:
         error = None if task.cancelled() else task.exception()
         if isinstance(error, Exception):
             self._failure = error
         elif self._terminal is not None:
-            self._failure = SessionOver(self._terminal.reason)
+            self._failure = SessionOver(_reason(self._terminal))
         else:
             self._failure = SessionOver("this client has disconnected")
         self._expectations.fail(self._failure)
@@ -313,18 +330,18 @@ class DuplexClient:
             ) from None
 
     async def _disconnect(self) -> None:
-        socket, reader, self._socket = self._socket, self._reader, None
-        if socket is not None:
-            await socket.close()
+        reader, self._reader = self._reader, None
+        await self._link.close()
         if reader is not None:
             reader.cancel()
             await asyncio.wait({reader})
 
 
 def _is_terminal(event: ServerEvent) -> bool:
-    return isinstance(event, SessionClosed | SessionExpired)
+    return isinstance(event, Terminal)
 
 
-def _disconnected(closed: ConnectionClosed) -> DuplexDisconnected:
-    close = closed.rcvd
-    return DuplexDisconnected(close.code, close.reason) if close else DuplexDisconnected(1006, "")
+def _reason(terminal: Terminal) -> str:
+    if isinstance(terminal, SessionReplaced):
+        return "another connection has taken it over"
+    return terminal.reason

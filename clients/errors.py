@@ -5,7 +5,8 @@ DuplexClientError
 |- DuplexRefused        the server answered, and said no before the session was open
 |- RequestRefused       the server refused one request; the session lives
 |- AnswerTimedOut       the server did not answer in time
-|- DuplexDisconnected   the connection ended before the session did
+|- DuplexDisconnected   the connection ended before the session did, and did not come back
+|- ResumeRefused        the server does not let the client come back to its session
 |- SessionOver          the session has ended properly; there is nothing more to come
 |- BadServerEvent       the server sent something that is not an event
 |- EventBacklogFull     the program stopped taking events and the bound was reached
@@ -55,8 +56,17 @@ class DuplexDisconnected(DuplexClientError):
         self.reason = reason
 
 
+class ResumeRefused(DuplexClientError):
+    """The connection was lost, and the server refused to let the client come back."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"the session can not be taken up again: {code}: {message}")
+        self.code = code
+        self.message = message
+
+
 class SessionOver(DuplexClientError):
-    """The session has ended, by `session.closed` or `session.expired`."""
+    """The session has ended for this client: it was closed, it expired, or another took it over."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the session is over: {reason}")

@@ -53,6 +53,52 @@ class SessionCreated(ServerEvent):
     session_id: str
     model: str = ""
     session: JsonObject = field(default_factory=dict, repr=False)
+    attachment_generation: int = 0
+    resume_token: str = field(default="", repr=False)
+    """Lets another socket take the session up; empty where the server does not resume."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLost(ServerEvent):
+    """The client's own, `connection.lost`: the session lives on and is being taken up again."""
+
+    close_code: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed(ServerEvent):
+    """`session.resumed`: the session goes on; the events of the gap follow."""
+
+    session_id: str
+    session: JsonObject = field(default_factory=dict, repr=False)
+    attachment_generation: int = 0
+    resume_token: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionReplaced(ServerEvent):
+    """`session.replaced`: another socket has taken the session over; this one is done."""
+
+    session_id: str = ""
+    attachment_generation: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResyncRequired(ServerEvent):
+    """`session.resync_required`: events are gone, so the session can not be taken up again."""
+
+    reason: str = ""
+    oldest_seq: int | None = None
+    newest_seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionExpiring(ServerEvent):
+    """`session.expiring`: the server will end the session in this time."""
+
+    reason: str = ""
+    expires_in_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,10 @@ class _Fields:
         value = self.json.get(name)
         return int(value) if isinstance(value, int | float) else 0
 
+    def number(self, name: str) -> int | None:
+        value = self.json.get(name)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
     def flag(self, name: str) -> bool:
         return self.json.get(name) is True
 
@@ -48,11 +52,10 @@ def parse_event(frame: str | bytes, *, received_s: float) -> ev.ServerEvent:
     name = fields.text("type")
     if not name:
         raise BadServerEvent("the server sent JSON without a type")
-    seq = fields.json.get("server_event_seq")
     common: dict[str, Any] = {
         "type": name,
         "event_id": fields.text("event_id"),
-        "seq": seq if isinstance(seq, int) else None,
+        "seq": fields.number("server_event_seq"),
         "received_s": received_s,
         "raw": fields.json,
     }
@@ -80,7 +83,53 @@ def _error(fields: _Fields, common: dict[str, Any]) -> ev.ServerEvent:
 def _session_created(fields: _Fields, common: dict[str, Any]) -> ev.ServerEvent:
     session = fields.inner("session")
     return ev.SessionCreated(
-        session_id=session.text("id"), model=session.text("model"), session=session.json, **common
+        session_id=session.text("id"),
+        model=session.text("model"),
+        session=session.json,
+        **_of_attachment(fields, common),
+    )
+
+
+def _of_attachment(fields: _Fields, common: dict[str, Any]) -> dict[str, Any]:
+    # The token has its own field, which is not printed; `raw` is for anybody's eyes.
+    public = {name: value for name, value in fields.json.items() if name != "resume_token"}
+    return {
+        **common,
+        "raw": public,
+        "attachment_generation": fields.integer("attachment_generation"),
+        "resume_token": fields.text("resume_token"),
+    }
+
+
+def _session_resumed(fields: _Fields, common: dict[str, Any]) -> ev.ServerEvent:
+    session = fields.inner("session")
+    return ev.Resumed(
+        session_id=fields.text("session_id") or session.text("id"),
+        session=session.json,
+        **_of_attachment(fields, common),
+    )
+
+
+def _session_replaced(fields: _Fields, common: dict[str, Any]) -> ev.ServerEvent:
+    return ev.SessionReplaced(
+        session_id=fields.text("session_id"),
+        attachment_generation=fields.integer("attachment_generation"),
+        **common,
+    )
+
+
+def _resync_required(fields: _Fields, common: dict[str, Any]) -> ev.ServerEvent:
+    return ev.ResyncRequired(
+        reason=fields.text("reason"),
+        oldest_seq=fields.number("oldest_server_event_seq"),
+        newest_seq=fields.number("newest_server_event_seq"),
+        **common,
+    )
+
+
+def _session_expiring(fields: _Fields, common: dict[str, Any]) -> ev.ServerEvent:
+    return ev.SessionExpiring(
+        reason=fields.text("reason"), expires_in_ms=fields.integer("expires_in_ms"), **common
     )
 
 
@@ -253,6 +302,10 @@ def _output_cleared(fields: _Fields, common: dict[str, Any]) -> ev.ServerEvent:
 _BUILDERS: Final[Mapping[str, _Build]] = {
     "error": _error,
     "session.created": _session_created,
+    "session.resumed": _session_resumed,
+    "session.replaced": _session_replaced,
+    "session.resync_required": _resync_required,
+    "session.expiring": _session_expiring,
     "session.updated": _session_updated,
     "session.closed": _session_closed,
     "session.expired": _session_expired,

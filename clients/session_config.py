@@ -7,6 +7,8 @@ from typing import Final
 SessionSettings = dict[str, object]
 
 OUTPUT_RATE_HZ: Final = 24_000
+INPUT_RATE_HZ: Final = 16_000
+G711_RATE_HZ: Final = 8_000
 
 
 def base_settings(
@@ -62,3 +64,23 @@ def server_vad(
         "create_response": True,
         "interrupt_response": interrupt_response,
     }
+
+
+def input_bytes_per_s(settings: Mapping[str, object]) -> int:
+    """Return how many bytes a second of the declared input audio has.
+
+    For audio that is sent as a WAV file it is the size of its samples, at 16 bits.
+    """
+    audio = settings.get("audio")
+    input_side = audio.get("input") if isinstance(audio, Mapping) else None
+    side = input_side if isinstance(input_side, Mapping) else {}
+    declared = side.get("format", settings.get("input_audio_format"))
+    kind, format_rate_hz = declared, None
+    if isinstance(declared, Mapping):
+        kind, format_rate_hz = declared.get("type"), declared.get("rate")
+    rates_hz = (format_rate_hz, side.get("sample_rate_hz"), settings.get("sample_rate_hz"))
+    is_g711 = kind in {"g711_ulaw", "g711_alaw", "audio/pcmu", "audio/pcma"}
+    default_hz = G711_RATE_HZ if is_g711 else INPUT_RATE_HZ
+    rate_hz = next((rate for rate in rates_hz if isinstance(rate, int) and rate > 0), default_hz)
+    sample_bytes = 1 if is_g711 else 4 if kind in {"pcm_f32le", "f32le"} else 2
+    return rate_hz * sample_bytes

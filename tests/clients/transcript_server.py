@@ -3,11 +3,16 @@
 A transcript is JSON lines: `in` waits for a client event that has at least these fields, `out`
 sends a server event, `close` closes with a code, `abort` drops the connection. In what is sent,
 `@pcm:N` stands for N ms of audio and `@event_id` for the `event_id` of the client event waited
-for last.
+for last. `gate` waits until the test opens the gate of that name.
+
+A session that is resumed is several transcripts, one for each connection; a connection for which
+there is none is dropped before the handshake.
 """
 
+import asyncio
 import base64
 import json
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -36,31 +41,41 @@ def pcm(milliseconds: int) -> bytes:
 
 @dataclass
 class TranscriptServer:
-    """Plays the same lines to every client and keeps what clients sent."""
+    """Plays its lines to every client, or each of several transcripts to one, in order."""
 
     lines: list[Line]
+    further: list[list[Line]] | None = None
+    """Transcripts of the second connection and those after it; None: all get `lines`."""
     api_key: str | None = None
     url: str = ""
     received: list[Line] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    """What each connection asked for."""
+    gates: dict[str, asyncio.Event] = field(default_factory=lambda: defaultdict(asyncio.Event))
 
     def sent(self, kind: str) -> list[Line]:
         return [event for event in self.received if event["type"] == kind]
 
     def admit(self, connection: ServerConnection, request: Request) -> Response | None:
+        self.paths.append(request.path)
+        if self.further is not None and len(self.paths) > 1 + len(self.further):
+            connection.transport.abort()
         if self.api_key in (None, request.headers.get("Authorization", "").removeprefix("Bearer ")):
             return None
         return connection.respond(HTTPStatus.UNAUTHORIZED, "no\n")
 
     async def play(self, connection: ServerConnection) -> None:
+        is_first = self.further is None or len(self.paths) == 1
+        lines = self.lines if is_first or not self.further else self.further[len(self.paths) - 2]
         try:
-            await self._play(connection)
+            await self._play(connection, lines)
             await self._drain(connection)
         except ConnectionClosed:
             pass
 
-    async def _play(self, connection: ServerConnection) -> None:
+    async def _play(self, connection: ServerConnection, lines: list[Line]) -> None:
         event_id = ""
-        for line in self.lines:
+        for line in lines:
             match line:
                 case {"in": wanted}:
                     event_id = (await self._await(connection, wanted)).get("event_id", "")
@@ -70,6 +85,8 @@ class TranscriptServer:
                     await connection.close(code, line.get("reason", ""))
                 case {"abort": True}:
                     connection.transport.abort()
+                case {"gate": name}:
+                    await self.gates[name].wait()
                 case _:
                     raise AssertionError(f"not a line of a transcript: {line}")
 
@@ -87,11 +104,14 @@ class TranscriptServer:
 
 @asynccontextmanager
 async def playing(
-    lines: str | list[Line], *, api_key: str | None = None
+    lines: str | list[Line],
+    *,
+    then: list[list[Line]] | None = None,
+    api_key: str | None = None,
 ) -> AsyncIterator[TranscriptServer]:
     """Serve a transcript, by name or by its lines, on a free loopback port."""
     found = transcript(lines) if isinstance(lines, str) else lines
-    server = TranscriptServer(found, api_key=api_key)
+    server = TranscriptServer(found, then, api_key=api_key)
     async with serve(server.play, "127.0.0.1", 0, process_request=server.admit) as running:
         port = next(iter(running.sockets)).getsockname()[1]
         server.url = f"ws://127.0.0.1:{port}/v1/realtime?duplex=1"

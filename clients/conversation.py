@@ -67,6 +67,10 @@ class Report:
     events: Mapping[str, int]
     send_lag_ms: TailSummary
     """How late audio was sent, against the schedule of a microphone."""
+    resumes: int
+    """How often the connection was lost and the session taken up again."""
+    dropped_audio_ms: float
+    """What the user said in a gap that was too long to keep it."""
     reply_audio: Recording
     """All answers one after the other, whether heard or not."""
     heard_audio: Recording
@@ -120,7 +124,7 @@ async def converse(
     client = DuplexClient(
         url, declared, api_key=api_key, observers=(talk.observe, *chosen.observers), clock=clock
     )
-    created = await client.open()
+    await client.open()
     started_s = clock()
     is_whole = True
     try:
@@ -128,7 +132,7 @@ async def converse(
             ended = await talk.run(client, started_s)
     except DuplexClientError as error:
         ended, is_whole = str(error), False
-    return talk.report(url, created, ended, is_whole=is_whole)
+    return talk.report(client, url, ended, is_whole=is_whole)
 
 
 class _Conversation:
@@ -171,7 +175,7 @@ class _Conversation:
             if ended is not None:
                 return ended
 
-    def report(self, url: str, created: ev.SessionCreated, ended: str, *, is_whole: bool) -> Report:
+    def report(self, client: DuplexClient, url: str, ended: str, *, is_whole: bool) -> Report:
         """Sum up."""
         figures = self._collector.figures()
         replies = tuple(
@@ -189,8 +193,8 @@ class _Conversation:
         rates_hz = [reply.rate_hz for reply in self._log.replies.values()]
         return Report(
             url=url,
-            session_id=created.session_id,
-            model=created.model,
+            session_id=client.session.session_id,
+            model=client.session.model,
             ended=ended,
             is_whole=is_whole,
             seconds=round(self._ended_s - self._started_s, 3),
@@ -200,6 +204,8 @@ class _Conversation:
             listen_decisions=self._log.listen_decisions,
             events=figures.events,
             send_lag_ms=summarize_tail(self._lags_ms),
+            resumes=client.continuity.resumes,
+            dropped_audio_ms=round(client.continuity.dropped_audio_ms, 3),
             reply_audio=Recording(
                 b"".join(bytes(reply.pcm) for reply in self._log.replies.values()),
                 rates_hz[-1] if rates_hz else OUTPUT_RATE_HZ,

@@ -1,7 +1,8 @@
 """What was said in a conversation, and whether it seems to be over.
 
 Rule 1: a conversation has settled when the driver's audio has been sent, every response is done,
-        everything has been played, and nothing has happened for a quiet interval.
+        everything has been played, the connection is there, and nothing has happened for a quiet
+        interval.
 Rule 2: while the server has heard speech that no response has followed yet, the longer reply
         timeout stands in for the quiet interval.
 Rule 3: `response.listen`, acknowledgements and unknown events are not happenings.
@@ -53,6 +54,7 @@ class ConversationLog:
         self._last_happening_s = float("-inf")
         self.is_user_speaking = False
         self.awaits_answer = False
+        self._lost_s: float | None = None
         self._news: list[str] = []
 
     def observe(self, event: ev.ServerEvent) -> None:
@@ -66,6 +68,8 @@ class ConversationLog:
             case ev.ErrorEvent():
                 self.errors.append(ErrorLine(event.code, event.message))
                 self._news.append(f"error: {event.code}: {event.message}")
+            case ev.ConnectionLost() | ev.Resumed():
+                self._observe_connection(event)
             case _:
                 self._observe_user(event)
 
@@ -90,13 +94,22 @@ class ConversationLog:
 
     def verdict(self, now: float, *, quiet_s: float, reply_timeout_s: float) -> str | None:
         """Say how the conversation ended, once the driver's audio is sent and all is played."""
-        if self.has_open_reply:
+        if self.has_open_reply or self._lost_s is not None:
             return None
         quiet_for_s = now - self._last_happening_s
         if not self.has_spoken:
             return "no_reply" if quiet_for_s >= reply_timeout_s else None
         wanted_s = reply_timeout_s if self.awaits_answer else quiet_s
         return "settled" if quiet_for_s >= wanted_s else None
+
+    def _observe_connection(self, event: ev.ConnectionLost | ev.Resumed) -> None:
+        self._last_happening_s = event.received_s
+        if isinstance(event, ev.ConnectionLost):
+            self._lost_s = event.received_s
+            self._news.append(f"connection lost (close code {event.close_code}); reconnecting")
+        elif self._lost_s is not None:
+            self._news.append(f"connected again after {event.received_s - self._lost_s:.1f} s")
+            self._lost_s = None
 
     def _observe_user(self, event: ev.ServerEvent) -> None:
         match event:

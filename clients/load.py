@@ -157,6 +157,7 @@ def summary_lines(report: LoadReport) -> list[str]:
     lines = [
         f"sessions          {_counts(summary.outcomes)}{_refused(summary)}",
         f"responses         {_counts(summary.responses)}; errors {_counts(summary.errors)}",
+        f"connection        {_connection(summary)}",
         f"created → audio   {_figures(summary.response_created_to_first_audio_ms)}",
         f"speech end → audio {_figures(summary.speech_end_to_first_audio_ms)}",
         f"commit → audio    {_figures(summary.commit_to_first_audio_ms)}",
@@ -254,6 +255,11 @@ def _counts(counts: dict[str, int]) -> str:
 
 def _refused(summary: LoadSummary) -> str:
     return f" ({_counts(summary.refusals)})" if summary.refusals else ""
+
+
+def _connection(summary: LoadSummary) -> str:
+    dropped = f"{summary.dropped_audio_ms / 1000:g} s of speech dropped"
+    return f"{summary.resumes} resumes; {dropped}"
 
 
 def _figures(summary: Summary) -> str:

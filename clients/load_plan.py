@@ -50,4 +50,8 @@ class SessionSamples:
     unanswered_heartbeats: int = 0
     gaps_ms: tuple[float, ...] = ()
     stalls_ms: tuple[float, ...] = ()
+    resumes: int = 0
+    """How often the connection was lost and the session taken up again."""
+    dropped_audio_ms: float = 0.0
+    """Speech that a gap was too long for: it was never sent."""
     figures: CollectedFigures = field(default_factory=lambda: CollectedFigures((), {}, {}))

@@ -39,6 +39,8 @@ class SessionFigures:
     responses: dict[str, int]
     """Number of responses by status."""
     audio_ms: float
+    resumes: int
+    dropped_audio_ms: float
     events: dict[str, int]
     errors: dict[str, int]
 
@@ -68,6 +70,10 @@ class LoadSummary:
     responses: dict[str, int]
     errors: dict[str, int]
     events: int
+    resumes: int
+    """Lost connections after which the session was taken up again."""
+    dropped_audio_ms: float
+    """Speech that was never sent, because a gap was too long to keep it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +147,8 @@ def session_figures(samples: SessionSamples) -> SessionFigures:
         playback_stall_ms=summarize(samples.stalls_ms),
         responses=dict(Counter(response.status for response in responses)),
         audio_ms=round(sum(response.timings.audio_ms for response in responses), 3),
+        resumes=samples.resumes,
+        dropped_audio_ms=round(samples.dropped_audio_ms, 3),
         events=samples.figures.events,
         errors=samples.figures.errors,
     )
@@ -169,6 +177,8 @@ def summarize_load(samples: Sequence[SessionSamples]) -> LoadSummary:
         responses=dict(Counter(response.status for response in responses)),
         errors=_summed(one.figures.errors for one in samples),
         events=sum(_summed(one.figures.events for one in samples).values()),
+        resumes=sum(one.resumes for one in samples),
+        dropped_audio_ms=round(sum(one.dropped_audio_ms for one in samples), 3),
     )
 
 

@@ -11,6 +11,7 @@ from clients.errors import DuplexClientError, DuplexRefused, DuplexUnreachable
 from clients.events import ResponseCreated, ResponseDone, ServerEvent
 from clients.load_plan import LoadPlan, SessionSamples
 from clients.playback import PlaybackClock
+from clients.resuming import Continuity
 from clients.round_trips import RoundTrips
 from clients.session_config import with_input
 from clients.source import Block, Clock, RecordingSource, Sleep
@@ -43,6 +44,7 @@ class LoadSession:
         self._heartbeats = RoundTrips()
         self._open_responses: set[str] = set()
         self._lags_ms: list[float] = []
+        self._continuity = Continuity()
         self._open_ms: float | None = None
         self._started_s = 0.0
 
@@ -75,11 +77,14 @@ class LoadSession:
             clock=self._clock,
         )
         begun_s = self._clock()
-        async with client:
-            self._started_s = self._clock()
-            self._open_ms = (self._started_s - begun_s) * 1000
-            self._tell("open")
-            await self._speak(client)
+        try:
+            async with client:
+                self._started_s = self._clock()
+                self._open_ms = (self._started_s - begun_s) * 1000
+                self._tell("open")
+                await self._speak(client)
+        finally:
+            self._continuity = client.continuity
 
     async def _speak(self, client: DuplexClient) -> None:
         source = RecordingSource(
@@ -153,5 +158,7 @@ class LoadSession:
             unanswered_heartbeats=self._heartbeats.unanswered,
             gaps_ms=tuple(self._collector.gaps_ms()),
             stalls_ms=tuple(self._speaker.stall_ms),
+            resumes=self._continuity.resumes,
+            dropped_audio_ms=self._continuity.dropped_audio_ms,
             figures=self._collector.figures(),
         )

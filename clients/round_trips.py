@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from clients.events import HeartbeatAck, ServerEvent
+from clients.events import ConnectionLost, HeartbeatAck, ServerEvent
 
 
 class RoundTrips:
@@ -10,12 +10,13 @@ class RoundTrips:
 
     def __init__(self) -> None:
         self._sent_s: deque[float] = deque()
+        self._lost = 0
         self.taken_ms: list[float] = []
 
     @property
     def unanswered(self) -> int:
         """Requests that have had no answer."""
-        return len(self._sent_s)
+        return self._lost + len(self._sent_s)
 
     def sent(self, at_s: float) -> None:
         """A request is about to be sent."""
@@ -26,6 +27,15 @@ class RoundTrips:
         self.taken_ms.append((at_s - self._sent_s.popleft()) * 1000)
 
     def observe(self, event: ServerEvent) -> None:
-        """Take an event; heartbeats are the requests."""
-        if isinstance(event, HeartbeatAck) and self._sent_s:
-            self.answered(event.received_s)
+        """Take an event; heartbeats are the requests.
+
+        Nobody knows which of them a lost connection swallowed, so none of them is timed.
+        """
+        match event:
+            case HeartbeatAck() if self._sent_s:
+                self.answered(event.received_s)
+            case ConnectionLost():
+                self._lost += len(self._sent_s)
+                self._sent_s.clear()
+            case _:
+                pass

@@ -127,6 +127,34 @@ async def test_a_conversation_that_breaks_off_is_reported_as_far_as_it_went() ->
     assert report.replies[0].status == "in_progress"
 
 
+async def test_a_conversation_goes_on_after_a_lost_connection() -> None:
+    delta = {"type": "response.audio.delta", "response_id": "r", "delta": "@pcm:100"}
+    lost: list[Line] = [
+        {"in": {"type": "session.update"}},
+        {"out": {"type": "session.created", "session": {"id": "s"}, "resume_token": "secret-1"}},
+        {"in": {"type": "input_audio_buffer.append"}},
+        {"out": {"type": "response.created", "response_id": "r", "response": {"id": "r"}}},
+        {"out": delta},
+        {"abort": True},
+    ]
+    back: list[Line] = [
+        {"in": {"type": "session.resume"}},
+        {"out": {"type": "session.resumed", "session_id": "s", "resume_token": "secret-2"}},
+        {"out": delta},
+        {"out": {"type": "response.done", "response_id": "r", "response": {"status": "completed"}}},
+        {"in": {"type": "session.close"}},
+        {"out": {"type": "session.closed", "reason": "client_close"}},
+    ]
+    seen: list[Progress] = []
+    async with playing(lost, then=[back]) as server:
+        report = await talk(server, ConverseOptions(quiet_s=1.0, watch=(seen.append,)))
+    assert (report.ended, report.is_whole, report.resumes) == ("settled", True, 1)
+    assert report.reply_audio.pcm == pcm(100) + pcm(100)
+    news = [line for progress in seen for line in progress.news]
+    assert news[0].startswith("connection lost (close code 1006)")
+    assert news[1].startswith("connected again after")
+
+
 async def test_a_refusal_is_raised() -> None:
     async with playing("refused") as server:
         with pytest.raises(DuplexRefused):

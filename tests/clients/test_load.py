@@ -120,6 +120,27 @@ async def test_what_goes_wrong_is_a_result(lines: str, outcome: str, code: str) 
     assert samples.detail
 
 
+async def test_a_session_that_comes_back_is_whole_and_counted() -> None:
+    opening: list[Line] = [
+        {"in": {"type": "session.update"}},
+        {"out": {"type": "session.created", "session": {"id": "s"}, "resume_token": "secret-1"}},
+    ]
+    append: Line = {"in": {"type": "input_audio_buffer.append"}}
+    lost: list[Line] = [*opening, *[append] * 3, {"abort": True}]
+    back: list[Line] = [
+        {"in": {"type": "session.resume"}},
+        {"out": {"type": "session.resumed", "session_id": "s", "resume_token": "secret-2"}},
+    ]
+    async with playing(lost, then=[[*back, *HEARTBEAT, *CLOSING]]) as server:
+        samples = await run_one(server, seconds=6.0)
+    assert (samples.outcome, samples.resumes, samples.dropped_audio_ms) == ("completed", 1, 0)
+    summary = summarize_load([samples, samples])
+    assert summary.resumes == 2
+    # What a connection swallowed is not timed, and what is answered late is not a round trip.
+    assert len(samples.heartbeat_ms) == 1
+    assert all(taken_ms >= 0 for taken_ms in samples.heartbeat_ms)
+
+
 async def test_nobody_there_is_a_result() -> None:
     (samples,) = await run_share(plan(), range(1), with_progress=False)
     assert samples.outcome == "unreachable"

@@ -1,17 +1,7 @@
-"""The benchmarks of docs/benchmarks.md: `python -m tools.bench ready|turns|gateway`.
+"""The running service: how soon it is ready, how soon it answers, what its gateway costs."""
 
-ready    seconds from `make serve` to an answering service, in a clean clone: cold, then warm
-turns    end of speech to first audio of the answer, over spoken questions
-gateway  time inside the gateway and the whole path, with scripted sessions, against a bare echo
-
-Each prints Markdown with the conditions under which it was made.
-"""
-
-import argparse
 import asyncio
 import json
-import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -45,25 +35,6 @@ QUESTIONS: Final = (
 )
 TURNS: Final = 20
 TURN_S: Final = 8
-
-
-def main() -> None:
-    """Run one benchmark."""
-    parser = argparse.ArgumentParser(prog="python -m tools.bench", description=__doc__)
-    parser.add_argument("what", choices=("ready", "turns", "gateway"))
-    what = parser.parse_args().what
-    print(conditions(what), flush=True)
-    {"ready": bench_ready, "turns": bench_turns, "gateway": bench_gateway}[what]()
-
-
-def conditions(what: str) -> str:
-    """Say how the figures are made."""
-    revision = _git("rev-parse", "--short", "HEAD")
-    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
-    return (
-        f"`python -m tools.bench {what}` at {revision}, {os.cpu_count()} cores, "
-        f"{platform.machine()}, Python {platform.python_version()}, load before the run {load}\n"
-    )
 
 
 # --- ready ---------------------------------------------------------------------------------------
@@ -161,10 +132,6 @@ def _gateway_row(
     return f"| {proxy} | {sessions} | {' | '.join([*inside, *trips, times, late])} |"
 
 
-def _load_shape(sessions: int) -> list[str]:
-    return ["--sessions", str(sessions), "--seconds", str(SECONDS)]
-
-
 def _load(service: RunningService, arguments: list[str]) -> dict[str, Any]:
     with tempfile.NamedTemporaryFile(suffix=".json") as out:
         command = [sys.executable, "-m", "clients.load", "--url", service.socket_url]
@@ -180,13 +147,3 @@ def _load(service: RunningService, arguments: list[str]) -> dict[str, Any]:
             raise RuntimeError(f"the load generator failed:\n{done.stdout[-4000:]}")
         report: dict[str, Any] = json.loads(Path(out.name).read_text())
         return report
-
-
-def _git(*arguments: str) -> str:
-    return subprocess.run(
-        ["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout.strip()
-
-
-if __name__ == "__main__":
-    main()

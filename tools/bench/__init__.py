@@ -1,0 +1,1 @@
+"""The benchmarks of docs/benchmarks.md; `python -m tools.bench` lists them."""

@@ -1,0 +1,71 @@
+"""The benchmarks of docs/benchmarks.md: `python -m tools.bench ready|turns|gateway|vad|kernel`.
+
+ready    seconds from `make serve` to an answering service, in a clean clone: cold, then warm
+turns    end of speech to first audio of the answer, over spoken questions
+gateway  time inside the gateway and the whole path, with scripted sessions, against a bare echo
+vad      voice detection: its cost, its delay, what it takes for speech and what it misses
+kernel   time of one `DuplexSession.handle()` and the objects of a session over an hour
+
+Each prints Markdown with the conditions under which it was made.
+"""
+
+import argparse
+from collections.abc import Callable, Mapping
+
+from tools.bench.conditions import conditions
+
+
+def _ready() -> None:
+    from tools.bench.service import bench_ready  # noqa: PLC0415 - each loads only what it needs
+
+    bench_ready()
+
+
+def _turns() -> None:
+    from tools.bench.service import bench_turns  # noqa: PLC0415 - as above
+
+    bench_turns()
+
+
+def _gateway() -> None:
+    from tools.bench.service import bench_gateway  # noqa: PLC0415 - as above
+
+    bench_gateway()
+
+
+def _vad() -> None:
+    from tools.bench.vad import bench_vad  # noqa: PLC0415 - as above
+
+    bench_vad()
+
+
+def _kernel() -> None:
+    from tools.bench.kernel import bench_kernel  # noqa: PLC0415 - as above
+
+    bench_kernel()
+
+
+BENCHES: Mapping[str, Callable[[], None]] = {
+    "ready": _ready,
+    "turns": _turns,
+    "gateway": _gateway,
+    "vad": _vad,
+    "kernel": _kernel,
+}
+
+
+def main() -> None:
+    """Run one benchmark."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.bench",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("what", choices=tuple(BENCHES))
+    what = parser.parse_args().what
+    print(conditions(what), flush=True)
+    BENCHES[what]()
+
+
+if __name__ == "__main__":
+    main()

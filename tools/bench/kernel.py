@@ -1,0 +1,72 @@
+"""Time of one `DuplexSession.handle()` and size of a session, over an hour of virtual audio.
+
+The conversation is that of tests/support/spoken_hour.py: appends of 200 ms with their
+voice-activity windows, units, chunks, acknowledgements, updates and interruptions.
+"""
+
+import gc
+import statistics
+import time
+import tracemalloc
+from collections import defaultdict
+from typing import Final
+
+from session.effects import Effect
+from session.machine import DuplexSession
+from session.stimuli import Stimulus
+from tests.support.object_count import size_of
+from tests.support.spoken_hour import SpokenHour, plain
+
+MINUTES: Final = (5, 30, 60)
+EVERY: Final = "all"
+
+
+class Stopwatch:
+    """Times each call of `handle`, by kind of stimulus."""
+
+    def __init__(self) -> None:
+        self.took_ns: defaultdict[str, list[int]] = defaultdict(list)
+
+    def handle(self, session: DuplexSession, stimulus: Stimulus, now: float) -> list[Effect]:
+        """Handle a stimulus and note how long that took."""
+        began = time.perf_counter_ns()
+        effects = session.handle(stimulus, now=now)
+        took = time.perf_counter_ns() - began
+        self.took_ns[type(stimulus).__name__].append(took)
+        self.took_ns[EVERY].append(took)
+        return effects
+
+
+def bench_kernel() -> None:
+    """Print the times, then the sizes; apart, because counting would disturb the clock."""
+    watch = Stopwatch()
+    hour = SpokenHour(watch.handle)
+    gc.collect()
+    hour.run(3600)
+    print(f"{hour.answers} answers, {hour.interrupted} of them interrupted.\n")
+    print("| stimulus | calls | p50 µs | p99 µs | max µs |\n| --- | --- | --- | --- | --- |")
+    for name, took in sorted(watch.took_ns.items(), key=lambda entry: -len(entry[1])):
+        print(f"| {name} | {len(took)} | {_row(took)} |")
+    print()
+    _print_sizes()
+
+
+def _row(took_ns: list[int]) -> str:
+    micros = sorted(nanos / 1000 for nanos in took_ns)
+    p99 = micros[min(len(micros) - 1, int(len(micros) * 0.99))]
+    return f"{statistics.median(micros):.1f} | {p99:.1f} | {micros[-1]:.1f}"
+
+
+def _print_sizes() -> None:
+    print("| minute | objects of the session | their KiB | objects of the process | traced KiB |")
+    print("| --- | --- | --- | --- | --- |")
+    tracemalloc.start()
+    hour = SpokenHour(plain)
+    for minute in MINUTES:
+        hour.run(minute * 60 - hour.now)
+        own = size_of(hour.session)
+        gc.collect()
+        traced, _ = tracemalloc.get_traced_memory()
+        cells = (own.objects, own.n_bytes // 1024, len(gc.get_objects()), traced // 1024)
+        print(f"| {minute} | {' | '.join(str(cell) for cell in cells)} |", flush=True)
+    tracemalloc.stop()

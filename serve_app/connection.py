@@ -185,6 +185,9 @@ class Connection:
         if config.conflict:
             self._say(UnsupportedOption(config.conflict, param="session.overlap_policy"), event_id)
             return
+        if config.tools_problem and self._host.world.directory.descriptor.profile.tools:
+            self._say(MalformedEvent(config.tools_problem, param="session.tools"), event_id)
+            return
         self._begin(config, OpenRequested(event_id))
 
     def _begin(self, config: SessionConfig, opening: OpenRequested) -> SessionActor:

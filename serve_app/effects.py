@@ -46,7 +46,6 @@ from session.stimuli import (
     UnitFailed,
     UnitFinished,
 )
-from session.unit import Decision
 
 log = logging.getLogger(__name__)
 
@@ -203,7 +202,7 @@ async def _submit_unit(effect: SubmitUnit, shell: Shell) -> None:
     except StageError as error:
         shell.post(UnitFailed(effect.fence, effect.seq, error))
         return
-    is_spoken = appended.result.decision is Decision.SPEAK
+    is_spoken = appended.result.speech_follows
     if is_spoken and not _is_stale(shell.current_fence(), effect.fence):
         shell.speech.keep(effect.fence, effect.seq, appended.speech)
     shell.post(UnitFinished(effect.fence, effect.seq, appended.result))

@@ -2,24 +2,29 @@
 
 from collections import deque
 from dataclasses import replace
+from typing import assert_never
 
 from session.config import PlaybackCommitPolicy, ResponseOptions
 from session.effects import CancelStages, Effect, Emit, Synthesize
 from session.errors import DuplexError
 from session.events import (
+    AnswerItemOpened,
     ErrorRaised,
+    FunctionCalled,
     ItemView,
     OutputBufferCleared,
     ResponseFinished,
     ResponseStarted,
     SpeakDecided,
+    SpeechDelta,
 )
 from session.ids import ItemId, ResponseId
 from session.ledger.history import Item
-from session.ledger.playback import whole_words
-from session.ledger.response import Response
+from session.ledger.response import CallJob, Response, SpeechJob, TextJob
 from session.lifecycle import TurnTrigger, move_turn
 from session.state import SessionState
+from session.tools import FunctionCall
+from session.unit import SpeechChunk
 
 
 def reserve_answer(state: SessionState, options: ResponseOptions) -> Response:
@@ -40,23 +45,17 @@ def reserve_answer(state: SessionState, options: ResponseOptions) -> Response:
 
 
 def show_answer(state: SessionState) -> list[Effect]:
-    """Let the client see the active answer; it takes its place in the history now."""
+    """Let the client see the active answer.
+
+    Its message takes its place in the history now; where the model may call a tool instead, it
+    does so with the first word.
+    """
     response = state.response.show()
     state.playback.open(response.response_id)
     state.overlap.speech_ms = 0
     state.turn = move_turn(state.turn, TurnTrigger.ANSWER_STARTED)
-    if not response.options.is_out_of_band:
-        response.previous_item_id = state.history.last_id
-        state.history.add(
-            Item(
-                response.item_id,
-                "assistant",
-                text="",
-                is_audio=response.wants_audio,
-                is_done=False,
-                response_id=response.response_id,
-            )
-        )
+    if not _may_call(state, response):
+        _take_place(state, response)
     return [
         Emit(
             ResponseStarted(
@@ -68,30 +67,135 @@ def show_answer(state: SessionState) -> list[Effect]:
                 output_format=response.output_format,
                 metadata=response.options.metadata,
                 is_out_of_band=response.options.is_out_of_band,
+                has_message=response.message_index is not None,
             )
         )
     ]
 
 
+def _may_call(state: SessionState, response: Response) -> bool:
+    return bool(response.options.settings.apply_to(state.runtime(state.config)).tools)
+
+
+def _take_place(state: SessionState, response: Response) -> None:
+    response.message_index = len(response.calls)
+    if response.options.is_out_of_band:
+        return
+    response.previous_item_id = state.history.last_id
+    state.playback.cursor(response.response_id).has_place = True
+    state.history.add(
+        Item(
+            response.item_id,
+            "assistant",
+            text="",
+            is_audio=response.wants_audio,
+            is_done=False,
+            response_id=response.response_id,
+        )
+    )
+
+
+def _open_message(state: SessionState, response: Response) -> Effect:
+    """Give an answer that has begun without one its message."""
+    index = len(response.calls)
+    _take_place(state, response)
+    return Emit(
+        AnswerItemOpened(
+            response_id=response.response_id,
+            item_id=response.item_id,
+            previous_item_id=response.previous_item_id,
+            output_index=index,
+            is_text_only=not response.wants_audio,
+            is_out_of_band=response.options.is_out_of_band,
+        )
+    )
+
+
 def show_speaking(state: SessionState, response: Response) -> list[Effect]:
     """Make sure that response.created and response.speak have gone out before output does."""
     effects = [] if response.is_visible else show_answer(state)
+    if response.message_index is None:
+        effects.append(_open_message(state, response))
     if not response.is_speak_decided:
         response.is_speak_decided = True
         effects.append(Emit(SpeakDecided(state.fence, response.response_id, response.item_id)))
     return effects
 
 
-def speak_next(state: SessionState, response: Response) -> list[Effect]:
-    """Give Stage1 the next unit of the answer, or end the answer when all has been said."""
-    if response.speaking is not None:
-        return []
-    if response.jobs:
-        response.speaking = response.jobs.popleft()
-        return [Synthesize(state.fence, response.speaking.seq)]
-    if response.is_turn_ended:
-        return end_answer(state, "completed", "stop")
-    return []
+def show_chunk(
+    state: SessionState, response: Response, chunk: SpeechChunk, now: float
+) -> list[Effect]:
+    """Send a piece of the answer: sound with the words it adds, or either alone."""
+    effects = show_speaking(state, response)
+    response.transcript += chunk.transcript
+    cursor = state.playback.send(
+        response.response_id, samples=chunk.samples, text_chars=len(chunk.transcript), now=now
+    )
+    delta = SpeechDelta(
+        fence=state.fence,
+        response_id=response.response_id,
+        item_id=response.item_id,
+        pcm=chunk.pcm,
+        transcript=chunk.transcript,
+        audio_ms=cursor.sent_ms,
+        marks=tuple(cursor.marks[-1:]),
+        playback=cursor.view(),
+        output_format=response.output_format,
+        is_turn_end=chunk.turn_end,
+        is_text_only=not response.wants_audio,
+        metrics=tuple(response.metrics),
+    )
+    return [*effects, Emit(delta)]
+
+
+def speak_next(state: SessionState, response: Response, now: float) -> list[Effect]:
+    """Go on with the answer: the next unit to Stage1, or its end when all has been said."""
+    effects: list[Effect] = []
+    while response.speaking is None and response.jobs:
+        match response.jobs.popleft():
+            case SpeechJob() as job:
+                response.speaking = job
+                effects.append(Synthesize(state.fence, job.seq))
+            case TextJob(text=text, is_turn_end=is_turn_end):
+                chunk = SpeechChunk(b"", text, turn_end=is_turn_end)
+                effects += show_chunk(state, response, chunk, now)
+            case CallJob(call=call):
+                effects += _show_call(state, response, call)
+            case _ as never:
+                assert_never(never)
+    if response.is_idle and response.is_turn_ended:
+        effects += end_answer(state, "completed", "stop")
+    return effects
+
+
+def _show_call(state: SessionState, response: Response, call: FunctionCall) -> list[Effect]:
+    """Tell the client of a function call; from now on its output is awaited."""
+    effects = [] if response.is_visible else show_answer(state)
+    item_id = ItemId(state.ids.new("item"))
+    item = ItemView(
+        item_id=item_id,
+        role="assistant",
+        status="completed",
+        text=call.arguments,
+        is_audio=False,
+        call_id=call.call_id,
+        call_name=call.name,
+    )
+    has_message = response.message_index is not None
+    called = FunctionCalled(
+        response_id=response.response_id,
+        item=item,
+        previous_item_id=None if response.options.is_out_of_band else state.history.last_id,
+        output_index=len(response.calls) + int(has_message),
+        is_out_of_band=response.options.is_out_of_band,
+    )
+    response.calls.append(item)
+    state.calls.make(call.call_id)
+    if not response.options.is_out_of_band:
+        state.history.add(
+            Item(item_id, "assistant", call.arguments, call_id=call.call_id, call_name=call.name)
+        )
+    return [*effects, Emit(called)]
 
 
 def end_answer(state: SessionState, status: str, reason: str) -> list[Effect]:
@@ -124,6 +228,8 @@ def end_answer(state: SessionState, status: str, reason: str) -> list[Effect]:
                 metadata=response.options.metadata,
                 is_out_of_band=response.options.is_out_of_band,
                 metrics=tuple(response.metrics),
+                message_index=response.message_index,
+                calls=tuple(response.calls),
             )
         )
     ]
@@ -150,9 +256,7 @@ def heard_text(state: SessionState, response: Response) -> str:
         return ""
     if not response.wants_audio:
         return response.transcript
-    committed_ms = state.playback.view(response.response_id).committed_ms
-    chars = state.playback.heard_chars(response.response_id, committed_ms)
-    return whole_words(response.transcript, chars)
+    return state.playback.cursor(response.response_id).heard_of(response.transcript)
 
 
 def interrupt(state: SessionState, reason: str) -> list[Effect]:

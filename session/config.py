@@ -5,10 +5,11 @@ server from them and from the model's descriptor; a client never writes it.
 """
 
 import enum
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 from session.model_profile import ModelProfile
+from session.tools import FREE_CHOICE, NO_TOOLS, Tool, ToolChoice, ToolList
 
 ECHO_MAX_CHARS: Final = 65_536
 """Bound of all fields that a session echoes without using them, as JSON text."""
@@ -167,6 +168,9 @@ class SessionConfig:
     temperature: float | None = None
     max_output_tokens: int | None = None
     speed: float | None = None
+    tools: ToolList = NO_TOOLS
+    """What the client offers; a model without tools never hears of it."""
+    tool_choice: ToolChoice = FREE_CHOICE
     turn_detection: TurnDetection | None = None
     overlap_policy: OverlapPolicy = OverlapPolicy.LISTEN_ONLY
     overlap_short_ack_ms: int = 700
@@ -189,6 +193,14 @@ class SessionConfig:
             f"overlap_policy {self.overlap_policy.value} contradicts turn_detection, which makes "
             f"it {follows.value}: leave overlap_policy out, or change turn_detection"
         )
+
+    @property
+    def tools_problem(self) -> str:
+        """Say why a model that calls tools can not take these; empty when it can."""
+        choice, names = self.tool_choice, {tool.name for tool in self.tools.tools}
+        if choice.name and choice.name not in names:
+            return f"tool_choice names {choice.name}, which is not among the tools"
+        return self.tools.problem or choice.problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +252,32 @@ class RuntimeConfig:
     speed: float = 1.0
     force_listen_count: int = 0
     auto_response: bool = True
+    tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice = FREE_CHOICE
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSettings:
+    """Settings of one answer, carried by the unit that asks for it. None: the session's."""
+
+    instructions: str | None = None
+    voice: str | None = None
+    temperature: float | None = None
+    max_output_tokens: int | None = None
+    speed: float | None = None
+    tools: tuple[Tool, ...] | None = None
+    tool_choice: ToolChoice | None = None
+
+    def apply_to(self, runtime: RuntimeConfig) -> RuntimeConfig:
+        """Return the session's settings as they hold for this answer."""
+        named = {
+            name: value for name in ANSWER_SETTINGS if (value := getattr(self, name)) is not None
+        }
+        return replace(runtime, **named)
+
+
+ANSWER_SETTINGS: Final = tuple(each.name for each in fields(AnswerSettings))
+"""Options of an answer that a model must have to honour; a descriptor names those it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,11 +286,7 @@ class ResponseOptions:
 
     output_modalities: tuple[str, ...] | None = None
     output_format: AudioFormat | None = None
-    instructions: str | None = None
-    voice: str | None = None
-    temperature: float | None = None
-    max_output_tokens: int | None = None
-    speed: float | None = None
+    settings: AnswerSettings = AnswerSettings()
     is_out_of_band: bool = False
     """`conversation: "none"`: the answer is not kept in the history."""
     metadata: tuple[tuple[str, str], ...] = field(default=())

@@ -129,6 +129,8 @@ class ItemView:
     text: str
     is_audio: bool
     call_id: str | None = None
+    call_name: str | None = None
+    """Set for a function call, whose arguments are `text`."""
     is_speech: bool = True
     audio_ms: int = 0
     marks: tuple[TextMark, ...] = ()
@@ -194,6 +196,31 @@ class ResponseStarted:
     output_format: AudioFormat
     metadata: tuple[tuple[str, str], ...] = ()
     is_out_of_band: bool = False
+    has_message: bool = True
+    """False where the model may call a tool instead: AnswerItemOpened follows if it speaks."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerItemOpened:
+    """The message of an answer that has begun without one, before its first output."""
+
+    response_id: ResponseId
+    item_id: ItemId
+    previous_item_id: ItemId | None
+    output_index: int
+    is_text_only: bool
+    is_out_of_band: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCalled:
+    """The model calls a function; a whole item of the answer, from its beginning to its end."""
+
+    response_id: ResponseId
+    item: ItemView
+    previous_item_id: ItemId | None
+    output_index: int
+    is_out_of_band: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +273,10 @@ class ResponseFinished:
     metadata: tuple[tuple[str, str], ...] = ()
     is_out_of_band: bool = False
     metrics: tuple[SegmentMetrics, ...] = ()
+    message_index: int | None = 0
+    """Place of `item` among the answer's items; None for an answer without a message."""
+    calls: tuple[ItemView, ...] = ()
+    """The answer's function calls, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +355,8 @@ Event = (
     | ItemRemoved
     | ItemCut
     | ResponseStarted
+    | AnswerItemOpened
+    | FunctionCalled
     | SpeakDecided
     | SpeechDelta
     | ResponseFinished

@@ -17,7 +17,6 @@ from session.events import (
 )
 from session.ids import ItemId, ResponseId
 from session.ledger.history import FRONT, Item
-from session.ledger.playback import whole_words
 from session.lifecycle import TurnTrigger, move_turn
 from session.state import SessionState
 from session.stimuli import (
@@ -27,6 +26,7 @@ from session.stimuli import (
     ItemTruncated,
     PlaybackAcked,
 )
+from session.tools import ToolOutput
 
 ItemCommand = ItemCreated | ItemRetrieved | ItemDeleted | ItemTruncated | PlaybackAcked
 
@@ -66,6 +66,7 @@ def view_of(state: SessionState, item: Item) -> ItemView:
         text=item.text,
         is_audio=item.is_audio,
         call_id=item.call_id,
+        call_name=item.call_name,
         audio_ms=item.audio_ms,
         marks=marks,
     )
@@ -81,17 +82,20 @@ def _create(state: SessionState, created: ItemCreated) -> list[Effect]:
         previous = None
     item = Item(item_id, created.role, created.text, call_id=created.call_id)
     state.history.add(item, after=created.previous_item_id)
-    if created.role == "user":
+    if created.call_id is not None:
+        state.calls.answer(created.call_id)
+        output = ToolOutput(created.call_id, created.text)
+        state.input.add_text_turn("", item_id, tool_outputs=(output,))
+    elif created.role == "user":
         state.input.add_text_turn(created.text, item_id)
     view = view_of(state, item)
     return [Emit(ItemAdded(view, previous)), Emit(ItemDone(view, previous))]
 
 
 def _create_refusal(state: SessionState, created: ItemCreated) -> ClientError | None:
-    if created.call_id is not None and not state.profile.tools:
-        return UnsupportedOption(
-            f"{state.config.model} calls no tools", code="invalid_function_call_output"
-        )
+    error = _output_refusal(state, created.call_id) if created.call_id is not None else None
+    if error is not None:
+        return error
     if created.role == "user" and not state.profile.text_input:
         return UnsupportedOption(
             f"{state.config.model} takes no text input", code="text_only_turn_unsupported"
@@ -118,15 +122,31 @@ def _create_refusal(state: SessionState, created: ItemCreated) -> ClientError | 
     return None
 
 
+def _output_refusal(state: SessionState, call_id: str) -> ClientError | None:
+    """Say why a function call's output is not taken: nobody called, or it has one."""
+    if not state.profile.tools:
+        why = f"{state.config.model} calls no tools"
+    elif not state.calls.awaits(call_id):
+        why = f"no call {call_id!r} waits for an output"
+    else:
+        return None
+    return IllegalNow(why, code="invalid_function_call_output", param="item.call_id")
+
+
 def _delete(state: SessionState, item_id: ItemId, event_id: str | None) -> list[Effect]:
     active = state.response.active
     if active is not None and active.item_id == item_id:
         error = IllegalNow("that item is still being spoken; cancel first", code="item_in_progress")
         return [Emit(ErrorRaised(error, event_id))]
-    if state.history.get(item_id) is None:
+    item = state.history.get(item_id)
+    if item is None:
         return [_not_found(item_id, event_id)]
     state.history.remove(item_id)
-    state.input.drop_turn(item_id)
+    had_waited = state.input.drop_turn(item_id)
+    if item.call_name is not None and item.call_id is not None:
+        state.calls.forget(item.call_id)
+    elif item.call_id is not None and had_waited:
+        state.calls.withdraw(item.call_id)
     return [Emit(ItemRemoved(item_id))]
 
 
@@ -142,10 +162,10 @@ def _truncate(state: SessionState, cut: ItemTruncated) -> list[Effect]:
             param="item_id",
         )
         return [Emit(ErrorRaised(error, cut.event_id))]
-    sent_ms = state.playback.view(response_id).sent_ms
-    if cut.audio_end_ms > sent_ms:
+    end_ms = state.playback.cursor(response_id).end_ms
+    if cut.audio_end_ms > end_ms:
         error = IllegalNow(
-            f"audio content of {sent_ms}ms is already shorter than {cut.audio_end_ms}ms",
+            f"audio content of {end_ms}ms is already shorter than {cut.audio_end_ms}ms",
             code="invalid_value",
             param="audio_end_ms",
         )
@@ -154,7 +174,7 @@ def _truncate(state: SessionState, cut: ItemTruncated) -> list[Effect]:
     state.playback.acknowledge(
         response_id, played_ms=cut.audio_end_ms, committed_ms=cut.audio_end_ms
     )
-    _store_heard(state, item, response_id, min(item.audio_ms or sent_ms, cut.audio_end_ms))
+    _store_heard(state, item, response_id)
     state.history.change(item.item_id, is_truncated=True)
     return [Emit(ItemCut(cut.item_id, cut.content_index, cut.audio_end_ms))]
 
@@ -164,12 +184,18 @@ def _acknowledge(state: SessionState, ack: PlaybackAcked) -> list[Effect]:
     if isinstance(target, ClientError):
         return [Emit(ErrorRaised(target, ack.event_id))]
     item_id = ItemId(f"item_{target}")
+    cursor = state.playback.cursor(target)
+    if ack.truncates:
+        limit_ms = ack.played_ms if ack.committed_ms is None else ack.committed_ms
+        state.playback.cap(target, min(limit_ms, cursor.end_ms))
     view = state.playback.acknowledge(
         target, played_ms=ack.played_ms, committed_ms=ack.committed_ms
     )
     item = state.history.of_response(target)
     if item is not None:
-        _store_heard(state, item, target, view.committed_ms)
+        _store_heard(state, item, target)
+        if ack.truncates:
+            state.history.change(item.item_id, is_truncated=True)
     is_last = target == state.response.last_id and state.response.active is None
     if is_last and view.committed_ms >= view.sent_ms:
         state.turn = move_turn(state.turn, TurnTrigger.ANSWER_HEARD)
@@ -182,7 +208,8 @@ def _acknowledge(state: SessionState, ack: PlaybackAcked) -> list[Effect]:
                 item_id=item_id,
                 playback=view,
                 is_history_committed=stored is not None and bool(stored.text),
-                is_truncated=stored is not None and stored.is_truncated,
+                is_truncated=cursor.cap_ms is not None
+                or (stored is not None and stored.is_truncated),
             )
         )
     ]
@@ -199,18 +226,40 @@ def _ack_target(state: SessionState, ack: PlaybackAcked) -> ResponseId | ClientE
                 param="item_id",
             )
         response_id = named
-    response_id = response_id or state.response.last_id
-    if response_id is None or not state.playback.knows(response_id):
+    response_id = response_id or _meant(state)
+    if response_id is None or not (
+        state.playback.knows(response_id) or state.playback.is_past(response_id)
+    ):
         return IllegalNow("no such answer to acknowledge", code="playback_item_not_found")
+    if not _may_still_count(state, response_id):
+        return IllegalNow(
+            f"response {response_id} is no longer in the conversation",
+            code="playback_ack_too_late",
+        )
     return response_id
 
 
-def _store_heard(state: SessionState, item: Item, response_id: ResponseId, heard_ms: int) -> None:
+def _meant(state: SessionState) -> ResponseId | None:
+    """Return the answer that an acknowledgement without an id is about."""
+    active = state.response.active
+    shown = active.response_id if active is not None and active.is_visible else None
+    return state.playback.sole_pending or shown or state.response.last_id
+
+
+def _may_still_count(state: SessionState, response_id: ResponseId) -> bool:
+    """Whether the answer's cursors are kept and it still has its place, if it ever had one."""
+    if not state.playback.knows(response_id):
+        return False
+    has_place = state.playback.cursor(response_id).has_place
+    return not has_place or state.history.of_response(response_id) is not None
+
+
+def _store_heard(state: SessionState, item: Item, response_id: ResponseId) -> None:
     active = state.response.active
     is_active = active is not None and active.response_id == response_id
     full_text = active.transcript if active is not None and is_active else item.full_text
-    chars = state.playback.heard_chars(response_id, heard_ms)
-    state.history.change(item.item_id, text=whole_words(full_text, chars))
+    heard = state.playback.cursor(response_id).heard_of(full_text)
+    state.history.change(item.item_id, text=heard)
 
 
 def _not_found(item_id: ItemId, event_id: str | None) -> Emit:

@@ -97,7 +97,8 @@ def handle_ending(state: SessionState, stimulus: Ending) -> list[Effect]:
         case SocketLost():
             return close(state, "disconnect", code=NORMAL_CLOSURE)
         case ReaderStalled():
-            return close(state, "slow_reader", code=TRY_AGAIN_LATER, is_expiring=True)
+            failed = end_answer(state, "failed", "slow_reader") if state.response.active else []
+            return failed + close(state, "slow_reader", code=TRY_AGAIN_LATER, is_expiring=True)
         case StageLost(stage=stage, error=error):
             return stage_lost(state, stage, error)
         case StagesReleased():
@@ -177,6 +178,8 @@ def _update_refusal(state: SessionState, candidate: SessionConfig) -> ClientErro
     config = state.config
     if candidate.conflict:
         return UnsupportedOption(candidate.conflict, param="session.overlap_policy")
+    if state.profile.tools and candidate.tools_problem:
+        return UnsupportedOption(candidate.tools_problem, code="bad_event", param="session.tools")
     if candidate.model != config.model:
         return UnsupportedOption(
             "the model of a session can not change", code="model_update_unsupported", param="model"

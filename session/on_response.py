@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from session.answering import interrupt
+from session.config import ANSWER_SETTINGS, AnswerSettings
 from session.effects import Effect, Emit
 from session.errors import ClientError, IllegalNow, UnsupportedOption
 from session.events import ErrorRaised, OutputBufferCleared
@@ -16,6 +17,7 @@ from session.stimuli import (
     ResponseCancelRequested,
     ResponseRequested,
 )
+from session.tools import FREE_CHOICE, ToolChoice, ToolUse
 
 ResponseCommand = ResponseRequested | ResponseCancelRequested | OutputClearRequested | BargedIn
 
@@ -47,26 +49,29 @@ def _create(state: SessionState, request: ResponseRequested, now: float) -> list
 def _refusal(state: SessionState, request: ResponseRequested) -> ClientError | None:
     if state.response.active is not None:
         return IllegalNow("an answer is already being made", code="response_already_active")
-    options = request.options
-    single = {
-        "instructions": options.instructions,
-        "voice": options.voice,
-        "temperature": options.temperature,
-        "max_output_tokens": options.max_output_tokens,
-        "speed": options.speed,
-    }
-    for name, value in single.items():
-        if value is not None and name not in state.profile.response_options:
-            return UnsupportedOption(
-                f"{state.config.model} does not take {name} for a single response",
-                code="unsupported_native_response_options",
-                param=f"response.{name}",
-            )
+    lacking = _lacking(state, request.options.settings)
+    if lacking is not None:
+        return UnsupportedOption(
+            f"{state.config.model} does not take {lacking} for a single response",
+            code="unsupported_native_response_options",
+            param=f"response.{lacking}",
+        )
     if state.input.pending_turns == 0:
         return IllegalNow(
             "nothing to answer: commit audio or create a text item first",
             code="response_create_without_input",
         )
+    return None
+
+
+def _lacking(state: SessionState, settings: AnswerSettings) -> str | None:
+    """Name an option that was set and that the model does not have."""
+    for name in ANSWER_SETTINGS:
+        value = getattr(settings, name)
+        # No tools, or none that must be called, is what every model does.
+        is_idle = value in (None, (), FREE_CHOICE, ToolChoice(ToolUse.NONE))
+        if not is_idle and name not in state.profile.response_options:
+            return name
     return None
 
 

@@ -6,7 +6,7 @@ from session.answering import (
     end_answer,
     fail_answer,
     reserve_answer,
-    show_speaking,
+    show_chunk,
     speak_next,
 )
 from session.config import ResponseOptions
@@ -18,11 +18,10 @@ from session.events import (
     ItemDone,
     ItemView,
     ListenDecided,
-    SpeechDelta,
 )
 from session.ids import ItemId
 from session.ledger.history import Item
-from session.ledger.response import Response, SpeechJob
+from session.ledger.response import CallJob, Response, SpeechJob, TextJob
 from session.on_lifecycle import stage_lost
 from session.pump import continuations_spent, pump
 from session.state import SessionState, Utterance
@@ -83,7 +82,7 @@ def _unit_finished(state: SessionState, seq: int, result: UnitResult, now: float
     if result.decision is Decision.SPEAK:
         effects += _speak(state, seq, result, now)
     else:
-        effects += _listen(state, result)
+        effects += _listen(state, result, now)
     if result.turn_end:
         # The model's turn is over; the answer keeps the fence it began with (fence: Rule 1).
         state.fence = state.fence.next_turn()
@@ -97,35 +96,25 @@ def _speak(state: SessionState, seq: int, result: UnitResult, now: float) -> lis
         response.metrics.append(result.metrics)
     if result.turn_end:
         response.is_turn_ended = True
-    if not response.wants_audio:
-        return _speak_text(state, response, result, now)
-    if result.text:
+    if result.speech_follows and response.wants_audio:
         response.jobs.append(SpeechJob(seq, result.turn_end))
-    return speak_next(state, response)
+    elif result.text:
+        response.jobs.append(TextJob(result.text, result.turn_end))
+    response.jobs.extend(CallJob(call) for call in result.calls)
+    return speak_next(state, response, now)
 
 
-def _speak_text(
-    state: SessionState, response: Response, result: UnitResult, now: float
-) -> list[Effect]:
-    effects: list[Effect] = []
-    if result.text:
-        effects += show_speaking(state, response)
-        chunk = SpeechChunk(b"", result.text, turn_end=result.turn_end)
-        effects.append(_delta(state, response, chunk, now))
-    return effects + speak_next(state, response)
-
-
-def _listen(state: SessionState, result: UnitResult) -> list[Effect]:
+def _listen(state: SessionState, result: UnitResult, now: float) -> list[Effect]:
     response = state.response.active
     if response is None:
         state.turns_expected = False
         return [Emit(ListenDecided(state.fence, "model_listen", is_model_listen=True))]
     if result.turn_end:
         response.is_turn_ended = True
-    if response.transcript or not response.is_idle:
+    if response.has_begun or not response.is_idle:
         if continuations_spent(state):
             response.is_turn_ended = True
-        return speak_next(state, response)
+        return speak_next(state, response, now)
     return _listen_instead_of_answer(state, response, result)
 
 
@@ -186,30 +175,7 @@ def _speech_arrived(state: SessionState, seq: int, chunk: SpeechChunk, now: floa
     response = _spoken_by(state, seq)
     if response is None or not (chunk.pcm or chunk.transcript):
         return []
-    return [*show_speaking(state, response), _delta(state, response, chunk, now)]
-
-
-def _delta(state: SessionState, response: Response, chunk: SpeechChunk, now: float) -> Effect:
-    response.transcript += chunk.transcript
-    cursor = state.playback.send(
-        response.response_id, samples=chunk.samples, text_chars=len(chunk.transcript), now=now
-    )
-    return Emit(
-        SpeechDelta(
-            fence=state.fence,
-            response_id=response.response_id,
-            item_id=response.item_id,
-            pcm=chunk.pcm,
-            transcript=chunk.transcript,
-            audio_ms=cursor.sent_ms,
-            marks=tuple(cursor.marks[-1:]),
-            playback=cursor.view(),
-            output_format=response.output_format,
-            is_turn_end=chunk.turn_end,
-            is_text_only=not response.wants_audio,
-            metrics=tuple(response.metrics),
-        )
-    )
+    return show_chunk(state, response, chunk, now)
 
 
 def _speech_finished(state: SessionState, seq: int, now: float) -> list[Effect]:
@@ -219,4 +185,4 @@ def _speech_finished(state: SessionState, seq: int, now: float) -> list[Effect]:
     response.speaking = None
     if continuations_spent(state) and not response.jobs:
         response.is_turn_ended = True
-    return speak_next(state, response) + pump(state, now)
+    return speak_next(state, response, now) + pump(state, now)

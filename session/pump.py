@@ -12,7 +12,7 @@ Rule 4: an answer that is not finished goes on over synthetic silence, but never
 from collections import deque
 from dataclasses import replace
 
-from session.config import RuntimeConfig
+from session.config import AnswerSettings, RuntimeConfig
 from session.effects import ConfigureStages, Effect, SubmitUnit
 from session.ids import ItemId, OperationId
 from session.ledger.input import Reservation
@@ -108,9 +108,18 @@ def _submit(state: SessionState, reservation: Reservation, now: float) -> Submit
         is_speech=reservation.is_speech,
         closes_input=turn is not None,
         force_listen=reservation.force_listen,
+        options=_options(state) if turn is not None else None,
+        tool_outputs=turn.tool_outputs if turn is not None else (),
     )
     state.turns_expected = state.turns_expected or turn is not None
     return _submit_unit(state, unit, now)
+
+
+def _options(state: SessionState) -> AnswerSettings | None:
+    """Return the settings of the one answer that a turn is asked for with, if there are any."""
+    active = state.response.active
+    settings = None if active is None else active.options.settings
+    return None if settings == AnswerSettings() else settings
 
 
 def _submit_unit(state: SessionState, unit: Unit, now: float) -> SubmitUnit:

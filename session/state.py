@@ -9,12 +9,14 @@ from session.events import SessionSnapshot
 from session.fence import Fence
 from session.ids import IdFactory, ItemId
 from session.ledger.append import AppendLedger
+from session.ledger.calls import CallLedger
 from session.ledger.history import HistoryLedger
 from session.ledger.input import InputLedger
 from session.ledger.playback import PlaybackLedger
 from session.ledger.response import ResponseLedger
 from session.lifecycle import Life, TurnState
 from session.model_profile import ModelProfile
+from session.tools import FREE_CHOICE
 from session.unit import INPUT_RATE_HZ, SAMPLE_BYTES
 from session.vad import SpeechDetector
 
@@ -64,6 +66,7 @@ class SessionState:
     response: ResponseLedger = field(default_factory=ResponseLedger)
     playback: PlaybackLedger = field(default_factory=PlaybackLedger)
     history: HistoryLedger = field(default_factory=HistoryLedger)
+    calls: CallLedger = field(default_factory=CallLedger)
     overlap: Overlap = field(default_factory=Overlap)
     detector: SpeechDetector | None = None
     speech_item_id: ItemId | None = None
@@ -108,6 +111,8 @@ class SessionState:
             speed=1.0 if config.speed is None else config.speed,
             force_listen_count=config.force_listen_count,
             auto_response=config.auto_response,
+            tools=config.tools.tools if self.profile.tools else (),
+            tool_choice=config.tool_choice if self.profile.tools else FREE_CHOICE,
         )
 
     def snapshot(self) -> SessionSnapshot:

@@ -126,6 +126,8 @@ class PlaybackAcked:
     response_id: ResponseId | None = None
     item_id: ItemId | None = None
     event_id: str | None = None
+    truncates: bool = False
+    """Nothing after this was heard, whatever is acknowledged later."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,9 @@ Stage0, `OUTPUT_RATE_HZ` from Stage1. Other formats exist only at the edge of th
 import enum
 from dataclasses import dataclass
 
+from session.config import AnswerSettings
+from session.tools import FunctionCall, ToolOutput
+
 INPUT_RATE_HZ = 16_000
 OUTPUT_RATE_HZ = 24_000
 SAMPLE_BYTES = 2
@@ -36,6 +39,10 @@ class Unit:
     is_continuation: bool = False
     """Synthetic silence that lets an answer go on while the user sends nothing."""
     force_listen: bool = False
+    options: AnswerSettings | None = None
+    """Settings of the one answer that this unit asks for; None: the session's."""
+    tool_outputs: tuple[ToolOutput, ...] = ()
+    """What the model's function calls returned, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +62,21 @@ class UnitResult:
     decision: Decision
     text: str = ""
     """Text this unit will speak; empty for LISTEN."""
+    has_speech: bool | None = None
+    """Whether Stage1 has something to say for this unit; None: when there is text."""
     segment_end: bool = False
     turn_end: bool = False
     """The model's turn is over once this unit's speech has been spoken."""
     heard: str = ""
     """What the model understood the user to have said, when this unit completed an utterance."""
     metrics: SegmentMetrics | None = None
+    calls: tuple[FunctionCall, ...] = ()
+    """Functions that the model calls once this unit's speech has been spoken."""
+
+    @property
+    def speech_follows(self) -> bool:
+        """Whether Stage1 is to speak this unit; text without speech is shown as it is."""
+        return bool(self.text) if self.has_speech is None else self.has_speech
 
 
 @dataclass(frozen=True, slots=True)

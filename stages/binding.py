@@ -25,6 +25,8 @@ from stages.held_sessions import Binding, Epoch, HeldSessions
 from stages.model_call import outcome
 
 MAX_UNIT_BYTES: Final = 16_777_216
+MAX_ARGUMENTS_CHARS: Final = 65_536
+"""Arguments of a function call, which must fit into one server event."""
 """Largest PCM of one unit: the default bound on a session's pending input."""
 
 
@@ -224,8 +226,14 @@ def _check_unit(unit: Unit) -> None:
 
 def _check_appended(appended: Appended) -> None:
     """Refuse an answer that contradicts itself: only what is spoken has speech."""
-    speaks = appended.result.decision is Decision.SPEAK
-    if speaks is not (appended.speech is not None):
+    result = appended.result
+    if result.speech_follows is not (appended.speech is not None):
         raise StageContractBroken(
-            "the model must hand over speech exactly when it decides to speak"
+            "the model must hand over speech exactly when its result says that speech follows"
         )
+    if result.decision is Decision.LISTEN and (
+        result.text or result.speech_follows or result.calls
+    ):
+        raise StageContractBroken("a model that listens says nothing")
+    if any(len(call.arguments) > MAX_ARGUMENTS_CHARS for call in result.calls):
+        raise StageFailed(f"a function call of more than {MAX_ARGUMENTS_CHARS} characters")

@@ -29,11 +29,15 @@ class Speech:
     token_ids: tuple[int, ...] = ()
     hidden: Any = None
     """float32 array [len(token_ids), hidden] for models that condition on hidden states."""
+    voice: str | None = None
+    """Voice of this answer alone; None: the session's."""
+    speed: float | None = None
+    """Speed of this answer alone, where 1 is the voice's own; None: the session's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Stage0's whole answer to one unit; `speech` is None for LISTEN."""
+    """Stage0's whole answer to one unit; `speech` is None unless the result says it follows."""
 
     result: UnitResult
     speech: Speech | None
@@ -72,7 +76,9 @@ class Stage0Model(Protocol):
     async def append(self, session_id: SessionId, unit: Unit) -> Appended:
         """Consume one unit and decide.
 
-        A unit that `closes_input` and leaves nothing to answer is LISTEN with `turn_end`.
+        A unit that `closes_input` and leaves nothing to answer is LISTEN with `turn_end`. Its
+        `options` hold for the answer that it asks for and for nothing after that: not when the
+        answer is over, not when it was interrupted, and not when there is none.
         """
         ...
 

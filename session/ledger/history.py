@@ -28,6 +28,9 @@ class Item:
     is_done: bool = True
     response_id: ResponseId | None = None
     call_id: str | None = None
+    """Of a function call, or of its output."""
+    call_name: str | None = None
+    """Set for a function call, whose arguments are `text`."""
     is_truncated: bool = False
     audio_ms: int = 0
 

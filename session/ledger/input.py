@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from session.errors import LocalProtocolError
 from session.ids import ItemId
+from session.tools import ToolOutput
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Turn:
     item_id: ItemId | None
     is_wanted: bool
     """An answer was asked for, so it may be submitted."""
+    tool_outputs: tuple[ToolOutput, ...] = ()
 
     @property
     def n_bytes(self) -> int:
@@ -115,6 +117,7 @@ class InputLedger:
     def waiting_bytes(self) -> int:
         """Audio and text that wait: the subject of backpressure."""
         texts = sum(len(turn.text) for turn in self._turns)
+        texts += sum(len(each.output) for turn in self._turns for each in turn.tool_outputs)
         return self.pending_bytes + self._text_chars + texts
 
     @property
@@ -156,9 +159,11 @@ class InputLedger:
         """Turn the open buffer and item into a committed turn."""
         self._turns.append(self._close_open(item_id, is_wanted=is_wanted))
 
-    def add_text_turn(self, text: str, item_id: ItemId) -> None:
-        """Add a turn that is only text."""
-        self._turns.append(Turn((), text, item_id, is_wanted=False))
+    def add_text_turn(
+        self, text: str, item_id: ItemId, *, tool_outputs: tuple[ToolOutput, ...] = ()
+    ) -> None:
+        """Add a turn that is only text, or what a function call returned."""
+        self._turns.append(Turn((), text, item_id, is_wanted=False, tool_outputs=tool_outputs))
 
     def want_turns(self) -> None:
         """Ask for an answer to everything committed so far."""
@@ -181,11 +186,12 @@ class InputLedger:
         self._turns.append(turn)
         return turn
 
-    def drop_turn(self, item_id: ItemId) -> None:
-        """Forget a committed turn whose item was deleted."""
+    def drop_turn(self, item_id: ItemId) -> bool:
+        """Forget a committed turn whose item was deleted; return whether there was one."""
         gone = [turn for turn in self._turns if turn.item_id == item_id]
         self._turns = deque(turn for turn in self._turns if turn.item_id != item_id)
         self.discarded["deleted"] += sum(turn.n_bytes for turn in gone)
+        return bool(gone)
 
     # --- going out -------------------------------------------------------------------------------
 
@@ -196,7 +202,8 @@ class InputLedger:
         self._turns = deque(turn for turn in self._turns if not turn.is_wanted)
         spans = tuple(span for turn in wanted for span in turn.spans)
         text = " ".join(turn.text for turn in wanted if turn.text)
-        turn = Turn(spans, text, wanted[-1].item_id, is_wanted=True)
+        outputs = tuple(output for turn in wanted for output in turn.tool_outputs)
+        turn = Turn(spans, text, wanted[-1].item_id, is_wanted=True, tool_outputs=outputs)
         self._reservation = Reservation(spans, turn)
         return self._reservation
 

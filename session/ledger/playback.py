@@ -2,7 +2,10 @@
 
 Rule 1: committed <= played <= sent <= generated, in milliseconds, each monotonic per answer.
 Rule 2: an acknowledgement beyond what was sent counts as what was sent.
-Rule 3: a truncation caps what later acknowledgements can claim.
+Rule 3: a truncation caps what was heard, and the smallest of several holds. Cursors never go
+        back; what was heard is the smaller of the cursor and the cap.
+Rule 4: the memory is bounded. An answer whose cursors are gone is still known by its id for long,
+        so that a late acknowledgement of it is told from one of an answer that never was.
 Durations are kept in samples and shown in whole milliseconds, so nothing drifts.
 """
 
@@ -17,6 +20,8 @@ from session.unit import OUTPUT_RATE_HZ, samples_to_ms
 
 KEPT_ANSWERS: Final = 64
 """Cursors of older answers are dropped: nobody acknowledges that late."""
+KEPT_IDS: Final = 1024
+"""Ids of answers whose cursors were dropped."""
 
 
 @dataclass(slots=True)
@@ -30,6 +35,8 @@ class Cursor:
     cap_ms: int | None = None
     is_flushed: bool = False
     """The client was told to drop what it has not played."""
+    has_place: bool = False
+    """The answer has a place in the history; without one, it never gets any."""
     last_sent_at_s: float = 0.0
     marks: list[TextMark] = field(default_factory=list)
 
@@ -37,6 +44,36 @@ class Cursor:
     def sent_ms(self) -> int:
         """Audio handed to the client."""
         return samples_to_ms(self.samples, OUTPUT_RATE_HZ)
+
+    @property
+    def heard_ms(self) -> int:
+        """How much of it was heard for good."""
+        return self.committed_ms if self.cap_ms is None else min(self.committed_ms, self.cap_ms)
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether an acknowledgement is still due."""
+        return not self.is_flushed and self.committed_ms < self.sent_ms
+
+    @property
+    def end_ms(self) -> int:
+        """Where its audio ends: what was sent, or the cut."""
+        return self.sent_ms if self.cap_ms is None else min(self.sent_ms, self.cap_ms)
+
+    def chars_by(self, heard_ms: int) -> int:
+        """How many characters of the transcript are spoken by `heard_ms`."""
+        before = TextMark(0, 0)
+        for mark in self.marks:
+            if mark.audio_end_ms > heard_ms:
+                span_ms = mark.audio_end_ms - before.audio_end_ms
+                share = (heard_ms - before.audio_end_ms) / span_ms
+                return before.text_chars + int((mark.text_chars - before.text_chars) * share)
+            before = mark
+        return before.text_chars
+
+    def heard_of(self, text: str) -> str:
+        """Return the part of the answer's `text` that was heard for good, in whole words."""
+        return whole_words(text, self.chars_by(self.heard_ms))
 
     def view(self) -> Playback:
         """Return the cursors as a value."""
@@ -48,12 +85,15 @@ class PlaybackLedger:
     """Cursors by answer, oldest first."""
 
     _cursors: "OrderedDict[ResponseId, Cursor]" = field(default_factory=OrderedDict)
+    _past: "OrderedDict[ResponseId, None]" = field(default_factory=OrderedDict)
 
     def open(self, response_id: ResponseId) -> None:
         """Start the cursors of an answer."""
         self._cursors[response_id] = Cursor()
         while len(self._cursors) > KEPT_ANSWERS:
-            self._cursors.popitem(last=False)
+            self._past[self._cursors.popitem(last=False)[0]] = None
+        while len(self._past) > KEPT_IDS:
+            self._past.popitem(last=False)
 
     def send(self, response_id: ResponseId, *, samples: int, text_chars: int, now: float) -> Cursor:
         """Count a chunk of `samples` that adds `text_chars` to the transcript."""
@@ -70,7 +110,7 @@ class PlaybackLedger:
     ) -> Playback:
         """Advance the cursors as far as the acknowledgement and the cap allow."""
         cursor = self._cursors[response_id]
-        limit = cursor.sent_ms if cursor.cap_ms is None else min(cursor.sent_ms, cursor.cap_ms)
+        limit = cursor.end_ms
         cursor.played_ms = max(cursor.played_ms, min(played_ms, limit))
         wanted = played_ms if committed_ms is None else committed_ms
         cursor.committed_ms = max(cursor.committed_ms, min(wanted, cursor.played_ms))
@@ -91,9 +131,23 @@ class PlaybackLedger:
         """The client drops what it has not played; how far it got, it will still tell."""
         self._cursors[response_id].is_flushed = True
 
+    def cursor(self, response_id: ResponseId) -> Cursor:
+        """Return the cursors of an answer that is known."""
+        return self._cursors[response_id]
+
     def knows(self, response_id: ResponseId) -> bool:
         """Whether cursors of this answer are kept."""
         return response_id in self._cursors
+
+    def is_past(self, response_id: ResponseId) -> bool:
+        """Whether there were cursors of this answer once."""
+        return response_id in self._past
+
+    @property
+    def sole_pending(self) -> ResponseId | None:
+        """The one answer that waits for an acknowledgement; None when there is none, or several."""
+        pending = [each for each, cursor in self._cursors.items() if cursor.is_pending]
+        return pending[0] if len(pending) == 1 else None
 
     def view(self, response_id: ResponseId | None) -> Playback:
         """Return an answer's cursors; zeros for an unknown one."""
@@ -106,14 +160,7 @@ class PlaybackLedger:
 
     def heard_chars(self, response_id: ResponseId, heard_ms: int) -> int:
         """How many characters of the transcript are spoken by `heard_ms`."""
-        before = TextMark(0, 0)
-        for mark in self._cursors[response_id].marks:
-            if mark.audio_end_ms > heard_ms:
-                span_ms = mark.audio_end_ms - before.audio_end_ms
-                share = (heard_ms - before.audio_end_ms) / span_ms
-                return before.text_chars + int((mark.text_chars - before.text_chars) * share)
-            before = mark
-        return before.text_chars
+        return self._cursors[response_id].chars_by(heard_ms)
 
     def outstanding(self, response_id: ResponseId | None, *, now: float) -> bool:
         """Whether the client is probably still playing this answer.

@@ -3,7 +3,8 @@
 Rule 1: an answer is *reserved* when the model decides to speak or the client asks for it, and
         *visible* from its first event to the client on. Only visible answers have a terminal.
 Rule 2: ids are never reused; an answer leaves the ledger at its terminal and does not come back.
-Rule 3: units are spoken one after the other, in the order in which they were decided.
+Rule 3: units are spoken one after the other, in the order in which they were decided; text without
+        speech and function calls wait for their place in that order.
 """
 
 from collections import deque
@@ -11,8 +12,10 @@ from dataclasses import dataclass, field
 
 from session.config import AudioFormat, ResponseOptions
 from session.errors import LocalProtocolError
+from session.events import ItemView
 from session.fence import Fence
 from session.ids import ItemId, ResponseId
+from session.tools import FunctionCall
 from session.unit import SegmentMetrics
 
 
@@ -22,6 +25,24 @@ class SpeechJob:
 
     seq: int
     is_turn_end: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TextJob:
+    """Text that is shown without being spoken."""
+
+    text: str
+    is_turn_end: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CallJob:
+    """A function call that comes after what is said before it."""
+
+    call: FunctionCall
+
+
+Job = SpeechJob | TextJob | CallJob
 
 
 @dataclass(slots=True)
@@ -42,13 +63,22 @@ class Response:
     transcript: str = ""
     continuations: int = 0
     metrics: list[SegmentMetrics] = field(default_factory=list)
-    jobs: deque[SpeechJob] = field(default_factory=deque)
+    jobs: deque[Job] = field(default_factory=deque)
     speaking: SpeechJob | None = None
+    message_index: int | None = None
+    """Place of the message among the items of the answer; None while it has no message."""
+    calls: list[ItemView] = field(default_factory=list)
+    """Function calls that the client was told of."""
 
     @property
     def wants_audio(self) -> bool:
         """Whether this answer is spoken at all."""
         return "audio" in self.output_modalities
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the client has been given anything of it."""
+        return self.is_speak_decided or bool(self.calls)
 
     @property
     def is_idle(self) -> bool:

@@ -305,6 +305,8 @@ class PlaybackAck(ClientEvent):
     committed_ms: Milliseconds | None = None
     response_id: Id | None = None
     item_id: Id | None = None
+    truncate: bool = False
+    """Nothing after this was heard, as conversation.item.truncate says."""
 
     def to_command(self) -> Command:
         """Return the stimulus."""
@@ -316,6 +318,7 @@ class PlaybackAck(ClientEvent):
             _response_id(self.response_id),
             None if self.item_id is None else ItemId(self.item_id),
             self.event_id,
+            self.truncate,
         )
 
 

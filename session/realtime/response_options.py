@@ -5,29 +5,37 @@ Private keys of the server and whatever else has no meaning for one response are
 
 from typing import Final
 
-from session.config import ResponseOptions
+from session.config import AnswerSettings, ResponseOptions
 from session.errors import UnsupportedOption
 from session.realtime.readers import bad_value
 from session.realtime.session_fields import SHARED_SETTINGS, take_output_format
-from session.realtime.setting_names import Named, flatten, take, take_settings
+from session.realtime.setting_names import Named, Setting, flatten, take, take_settings
+from session.realtime.tool_fields import read_tool_choice, read_tools
 
 MAX_METADATA_KEYS: Final = 16
 MAX_METADATA_KEY_CHARS: Final = 64
 MAX_METADATA_VALUE_CHARS: Final = 512
 
 _PREFIX: Final = "response."
+_TOOL_SETTINGS: Final = (
+    Setting("tools", read_tools, ("tools",)),
+    Setting("tool_choice", read_tool_choice, ("tool_choice",)),
+)
 
 
 def read_options(response: Named) -> ResponseOptions:
     """Return the options of one answer."""
     named = flatten(response, _PREFIX)
     _refuse_unsupported(named)
-    changes = dict(take_settings(named, SHARED_SETTINGS, _PREFIX))
+    shared = dict(take_settings(named, SHARED_SETTINGS, _PREFIX))
+    tools = dict(take_settings(named, _TOOL_SETTINGS, _PREFIX))
+    modalities = shared.pop("output_modalities", None)
     return ResponseOptions(
+        output_modalities=modalities,  # type: ignore[arg-type]  # as its setting reads it
         output_format=take_output_format(named, _PREFIX),
+        settings=AnswerSettings(**shared, **tools),  # type: ignore[arg-type]  # the same
         is_out_of_band=_is_out_of_band(take(named, ("conversation",))[1]),
         metadata=_metadata(take(named, ("metadata",))[1]),
-        **changes,  # type: ignore[arg-type]  # read by the setting of that name
     )
 
 
@@ -37,12 +45,6 @@ def _refuse_unsupported(named: Named) -> None:
             "response.input is not supported: create items with conversation.item.create first",
             code="unsupported_response_input",
             param="response.input",
-        )
-    if named.get("tools"):
-        raise UnsupportedOption(
-            "response.tools is not supported: no deployed model calls tools",
-            code="unsupported_native_response_options",
-            param="response.tools",
         )
 
 

@@ -294,6 +294,32 @@ class ContentPartDone(ContentEvent):
     part: AudioPart | TextPart
 
 
+class FunctionCallEvent(ServerEvent):
+    """Base of the events about the arguments of a function call."""
+
+    response_id: str
+    item_id: str
+    output_index: int
+    call_id: str
+
+
+class FunctionCallArgumentsDelta(FunctionCallEvent):
+    """Arguments of a function call; all of them at once."""
+
+    type: Literal["response.function_call_arguments.delta"] = (
+        "response.function_call_arguments.delta"
+    )
+    delta: str
+
+
+class FunctionCallArgumentsDone(FunctionCallEvent):
+    """All arguments of a function call."""
+
+    type: Literal["response.function_call_arguments.done"] = "response.function_call_arguments.done"
+    name: str
+    arguments: str
+
+
 class OutputItemDone(ServerEvent):
     """The item is complete."""
 

@@ -175,4 +175,17 @@ class FunctionOutputItem(WireObject):
     output: str
 
 
-ItemObject = MessageItem | FunctionOutputItem
+class FunctionCallItem(WireObject):
+    """A function that the model calls."""
+
+    id: str
+    object: Literal["realtime.item"] = "realtime.item"
+    type: Literal["function_call"] = "function_call"
+    status: str
+    call_id: str
+    name: str
+    arguments: str
+    """A JSON object, as text."""
+
+
+ItemObject = MessageItem | FunctionCallItem | FunctionOutputItem

@@ -34,6 +34,7 @@ from session.realtime.readers import (
     whole,
 )
 from session.realtime.setting_names import Named, Setting, flatten, take, take_settings
+from session.realtime.tool_fields import session_tool_choice, session_tools
 from session.realtime.turn_detection import read_turn_detection
 
 MAX_ECHO_CHARS: Final = 32_768
@@ -139,6 +140,11 @@ def read_patch(session: Named, prefix: str) -> ConfigPatch:
     changes = dict(take_settings(named, _SESSION_SETTINGS, prefix))
     changes |= _take_formats(named, prefix)
     _check_overlap(changes, prefix)
+    # Read and echoed: what a model does not use is still said back.
+    if "tools" in named:
+        changes["tools"] = session_tools(named["tools"])
+    if "tool_choice" in named:
+        changes["tool_choice"] = session_tool_choice(named["tool_choice"])
     echoed = tuple(_echoed(named))
     if echoed:
         changes["echoed"] = EchoedPatch(echoed)

@@ -35,6 +35,8 @@ class Answer:
         self._stopped = threading.Event()
         self.writer: asyncio.Future[None] | None = None
         """The thread that writes, for an answer that is still being written."""
+        self.speed: float | None = None
+        """How fast this answer is spoken; None: as the session is."""
 
     @classmethod
     def of(cls, texts: Iterable[str], loop: asyncio.AbstractEventLoop) -> Self:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from session.config import RuntimeConfig
+from session.config import AnswerSettings, RuntimeConfig
 from session.errors import StageFailed
 from session.ids import SessionId
 from session.unit import Decision, Unit, UnitResult
@@ -47,6 +47,8 @@ class Talk:
     awaits_words: bool = False
     """The user asked for a repetition; the words to repeat come next."""
     units_in_turn: int = 0
+    options: AnswerSettings | None = None
+    """Settings of the next answer alone; None: the session's."""
 
 
 @dataclass(slots=True)
@@ -146,7 +148,7 @@ class EmbeddedStage0:
         if heard or not session.is_asked:
             conversation = conversation.heard_only(heard)
         session.talk = replace(
-            session.talk, conversation=conversation, question="", units_in_turn=0
+            session.talk, conversation=conversation, question="", units_in_turn=0, options=None
         )
 
     async def close(self, session_id: SessionId) -> None:
@@ -168,19 +170,25 @@ class EmbeddedStage0:
             if unit.is_continuation:
                 # Silence goes on no longer for this answer: what is left of it is never said.
                 _drop_answer(session)
-                work.talk = replace(work.talk, units_in_turn=0)
+                work.talk = replace(work.talk, units_in_turn=0, options=None)
                 return _listen(turn_end=True)
             work.talk = replace(work.talk, units_in_turn=work.talk.units_in_turn + 1)
             return _listen(work.heard)
         if session.answer is None and _is_answer_due(session, work.talk, unit):
             work.talk = self._begin_answer(session, work.talk)
         if session.answer is None:
-            work.talk = replace(work.talk, units_in_turn=work.talk.units_in_turn + 1)
-            return _listen(work.heard, turn_end=unit.closes_input or unit.is_continuation)
-        sentence = await session.answer.take()
+            is_end = unit.closes_input or unit.is_continuation
+            work.talk = replace(
+                work.talk,
+                units_in_turn=work.talk.units_in_turn + 1,
+                options=None if is_end else work.talk.options,
+            )
+            return _listen(work.heard, turn_end=is_end)
+        answer = session.answer
+        sentence = await answer.take()
         if sentence is None:
             return _listen(work.heard)
-        return _speak(work, sentence)
+        return _speak(work, sentence, answer.speed)
 
     async def _hear(self, session: Session, work: Work, unit: Unit) -> None:
         """Advance the ear and add what the user said to the open question."""
@@ -196,19 +204,32 @@ class EmbeddedStage0:
         parts = (work.talk.question, heard.words, unit.text)
         question = " ".join(part.strip() for part in parts if part.strip())[:MOST_QUESTION_CHARS]
         work.heard = heard.words
-        work.talk = replace(work.talk, question=question, unfinished=heard.unfinished)
+        work.talk = replace(
+            work.talk,
+            question=question,
+            unfinished=heard.unfinished,
+            options=unit.options or work.talk.options,
+        )
 
     def _begin_answer(self, session: Session, talk: Talk) -> Talk:
-        before = talk.conversation
+        before, options = talk.conversation, talk.options or AnswerSettings()
+        runtime = options.apply_to(session.runtime)
         conversation = before.user_said(talk.question) if talk.question else before
         situation = Situation(self._clock(), before.last_answer, talk.awaits_words)
         reply = answer_by_rule(conversation.unanswered, situation)
         if reply is None:
-            session.answer = self._write_answer(session.runtime, conversation)
+            session.answer = self._write_answer(runtime, conversation)
         else:
-            session.answer = self._known_answer(session.runtime, reply)
+            session.answer = self._known_answer(runtime, reply)
+        session.answer.speed = options.speed
         awaits_words = reply is not None and reply.awaits_words
-        return replace(talk, conversation=conversation, question="", awaits_words=awaits_words)
+        return replace(
+            talk,
+            conversation=conversation,
+            question="",
+            awaits_words=awaits_words,
+            options=None,
+        )
 
     def _known_answer(self, runtime: RuntimeConfig, reply: Reply) -> Answer:
         sentences = list(reply.sentences)
@@ -262,7 +283,7 @@ def _listen(heard: str = "", *, turn_end: bool = False) -> Appended:
     return Appended(UnitResult(Decision.LISTEN, turn_end=turn_end, heard=heard), None)
 
 
-def _speak(work: Work, sentence: Sentence) -> Appended:
+def _speak(work: Work, sentence: Sentence, speed: float | None) -> Appended:
     """Say the sentence; within a turn it is set off from the one before."""
     is_first = not work.talk.conversation.is_answer_open
     text = sentence.text if is_first else f" {sentence.text}"
@@ -279,4 +300,5 @@ def _speak(work: Work, sentence: Sentence) -> Appended:
         heard=work.heard,
         metrics=sentence.metrics,
     )
-    return Appended(result, Speech(text, segment_end=True, turn_end=sentence.is_last))
+    speech = Speech(text, segment_end=True, turn_end=sentence.is_last, speed=speed)
+    return Appended(result, speech)

@@ -103,7 +103,8 @@ class EmbeddedStage1:
 
 def chunks_of(voice: Voice, speech: Speech, session: Session) -> Iterator[SpeechChunk]:
     """Make the chunks of one unit's speech, each when it is asked for."""
-    noise, speed = session.noise, session.runtime.speed
+    noise = session.noise
+    speed = session.runtime.speed if speech.speed is None else speech.speed
     before: SpeechChunk | None = None
     for phrase in phrases_of(speech.text):
         for chunk in _phrase_chunks(voice, phrase, speed, noise, is_first=before is None):

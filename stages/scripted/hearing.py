@@ -7,17 +7,25 @@ Rule 2: an answer starts at the first silent unit after speech, at a unit with t
 Rule 3: an answer is `sentences` units of speech, one a unit, and the last one ends the turn. Speech
         that is heard meanwhile is answered after it.
 Rule 4: a unit that forces listening is listened to; the answer goes on after it.
+Rule 5: the text "call NAME ARGUMENTS" calls that tool, if the session or the answer has it, and
+        "speak and call NAME ARGUMENTS" does so after the last sentence. Where a call is required
+        and the text asks for none, the chosen tool, or else the first one, is called without
+        arguments. What a function returned is answered as if the user had written it.
+Rule 6: an answer heeds its own voice, speed, instructions, tools, and token limit, which here
+        counts words; the next one has the session's again.
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from session.config import RuntimeConfig
+from session.config import AnswerSettings, RuntimeConfig
 from session.errors import StageFailed
 from session.ids import SessionId
+from session.tools import FunctionCall, ToolUse
 from session.unit import Decision, Unit, UnitResult
 from stages.contract import Appended, Speech
 from stages.scripted.settings import ScriptedSettings
@@ -26,6 +34,18 @@ Sleep = Callable[[float], Awaitable[None]]
 
 LISTENS = Appended(UnitResult(Decision.LISTEN), None)
 FULL_SCALE = 32_768
+_CALL = re.compile(r"(speak and )?call (\S+) ?(.*)", re.DOTALL)
+_SESSIONS_OWN = AnswerSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What an answer is to be: fixed when it starts."""
+
+    runtime: RuntimeConfig
+    options: AnswerSettings = _SESSIONS_OWN
+    call: FunctionCall | None = None
+    is_spoken: bool = True
 
 
 @dataclass(slots=True)
@@ -39,6 +59,10 @@ class _Ear:
     """Sentence of the current answer that was given last; 0 between answers."""
     has_heard: bool = False
     said: str = ""
+    plan: _Plan | None = None
+    """The current answer; None between answers."""
+    words: int = 0
+    """Words of the current answer so far."""
     failed_closes: int = 0
     freed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set to let a hanging unit go."""
@@ -77,9 +101,8 @@ class ScriptedStage0:
         """Forget the answer in progress, and what it answered."""
         del heard  # the script does not depend on what was heard of it
         ear = self._ears[session_id]
-        ear.part = 0
+        _end_answer(ear)
         ear.has_heard = False
-        ear.said = ""
         ear.freed.set()
         ear.freed = asyncio.Event()
 
@@ -101,15 +124,27 @@ class ScriptedStage0:
         is_loud = level(unit.pcm) > self._settings.speech_level
         starts = self._starts_answer(ear, unit, is_loud=is_loud)
         ear.has_heard = ear.has_heard or is_loud
-        ear.said = ear.said or unit.text
+        outputs = " ".join(each.output for each in unit.tool_outputs)
+        ear.said = ear.said or unit.text or outputs
         if unit.force_listen or ear.units <= ear.runtime.force_listen_count:
             return LISTENS
-        if ear.part == 0 and not starts:
+        if ear.plan is None and not starts:
             return LISTENS
-        if ear.part == 0:
-            ear.answers += 1
-            ear.has_heard = False
-        return self._next_sentence(session_id, ear)
+        if ear.plan is None:
+            ear.plan = self._begin(ear, unit.options or _SESSIONS_OWN)
+        if not ear.plan.is_spoken:
+            return _call_alone(ear, ear.plan)
+        return self._next_sentence(session_id, ear, ear.plan)
+
+    def _begin(self, ear: _Ear, options: AnswerSettings) -> _Plan:
+        runtime = options.apply_to(ear.runtime)
+        check_voice(self._settings, runtime)
+        ear.answers += 1
+        ear.has_heard = False
+        wanted = _CALL.fullmatch(ear.said)
+        call = _planned_call(ear, runtime, wanted)
+        is_spoken = call is None or (wanted is not None and wanted.group(1) is not None)
+        return _Plan(runtime, options, call, is_spoken)
 
     def _starts_answer(self, ear: _Ear, unit: Unit, *, is_loud: bool) -> bool:
         if unit.closes_input or ear.units in self._settings.speak_at_units:
@@ -117,17 +152,71 @@ class ScriptedStage0:
         waits = (ear.has_heard and not is_loud) or bool(unit.text or ear.said)
         return waits and ear.runtime.auto_response
 
-    def _next_sentence(self, session_id: SessionId, ear: _Ear) -> Appended:
+    def _next_sentence(self, session_id: SessionId, ear: _Ear, plan: _Plan) -> Appended:
         ear.part += 1
-        text = self._settings.sentence_text(session_id, ear.answers, ear.part, ear.said)
-        is_last = ear.part == self._settings.sentences
+        text = self._settings.sentence_text(
+            session_id,
+            ear.answers,
+            ear.part,
+            said=ear.said,
+            instructions=plan.runtime.instructions,
+        )
+        limit = plan.runtime.max_output_tokens
+        words = text.split()
+        is_cut = limit is not None and ear.words + len(words) >= limit
+        if is_cut and limit is not None:
+            text = " ".join(words[: limit - ear.words])
+        ear.words += len(words)
+        is_last = is_cut or ear.part == self._settings.sentences
         if is_last:
-            ear.part = 0
-            ear.said = ""
+            _end_answer(ear)
         # Sentences are joined by the client as they come, so each but the last ends in a space.
         spoken = text if is_last else text + " "
-        result = UnitResult(Decision.SPEAK, spoken, segment_end=True, turn_end=is_last)
-        return Appended(result, Speech(spoken, segment_end=True, turn_end=is_last))
+        result = UnitResult(
+            Decision.SPEAK,
+            spoken,
+            segment_end=True,
+            turn_end=is_last,
+            calls=(plan.call,) if is_last and plan.call is not None else (),
+        )
+        speech = Speech(
+            spoken,
+            segment_end=True,
+            turn_end=is_last,
+            voice=plan.options.voice,
+            speed=plan.options.speed,
+        )
+        return Appended(result, speech if spoken else None)
+
+
+def _planned_call(
+    ear: _Ear, runtime: RuntimeConfig, wanted: re.Match[str] | None
+) -> FunctionCall | None:
+    """Return the call that the text asks for or the tool choice requires, if the tool is there."""
+    names = [tool.name for tool in runtime.tools]
+    choice = runtime.tool_choice
+    name, arguments = ("", "") if wanted is None else (wanted.group(2), wanted.group(3))
+    if choice.use is ToolUse.REQUIRED and name not in names and names:
+        name, arguments = choice.name or names[0], ""
+    if choice.use is ToolUse.NONE or name not in names:
+        return None
+    return FunctionCall(f"call_{ear.answers}", name, arguments or "{}")
+
+
+def _call_alone(ear: _Ear, plan: _Plan) -> Appended:
+    """Call the function instead of saying anything."""
+    _end_answer(ear)
+    calls = (plan.call,) if plan.call is not None else ()
+    result = UnitResult(Decision.SPEAK, segment_end=True, turn_end=True, calls=calls)
+    return Appended(result, None)
+
+
+def _end_answer(ear: _Ear) -> None:
+    """Forget the answer, and what was set for it alone."""
+    ear.part = 0
+    ear.words = 0
+    ear.said = ""
+    ear.plan = None
 
 
 def level(pcm: bytes) -> float:

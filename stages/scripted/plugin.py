@@ -33,7 +33,11 @@ PLUGIN = Plugin(
             default_server_vad=False,
             text_input=True,
             input_transcription=False,
-            # It takes every setting and heeds only the voice and who starts an answer.
+            tools=True,
+            response_options=frozenset(
+                {"instructions", "voice", "max_output_tokens", "speed", "tools", "tool_choice"}
+            ),
+            # The temperature is taken and changes nothing: there is nothing to sample.
             updatable=frozenset(
                 {"instructions", "voice", "temperature", "max_output_tokens", "speed"}
             ),

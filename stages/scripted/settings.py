@@ -19,7 +19,8 @@ class ScriptedSettings(BaseModel):
     sentences: int = Field(default=2, ge=1)
     """Sentences of an answer; each is the speech of one unit."""
     sentence: str = "Answer {answer} to {session}, part {part} of {parts}."
-    """Text of a sentence; {said} is the text that the user wrote."""
+    """Text of a sentence; {said} is the text that the user wrote or a function returned, and
+    {instructions} are those in force."""
     sentence_ms: int = Field(default=600, gt=0)
     """Length of a sentence's audio."""
     chunk_ms: int = Field(default=200, gt=0)
@@ -43,18 +44,26 @@ class ScriptedSettings(BaseModel):
     @classmethod
     def _names_only_known_fields(cls, template: str) -> str:
         try:
-            template.format(session="s", answer=1, part=1, parts=1, said="")
+            template.format(session="s", answer=1, part=1, parts=1, said="", instructions="")
         except (KeyError, IndexError, ValueError) as error:
             raise ValueError(
-                f"may use {{session}}, {{answer}}, {{part}}, {{parts}} and {{said}}; "
+                f"may use {{session}}, {{answer}}, {{part}}, {{parts}}, {{said}} and "
+                f"{{instructions}}; "
                 f"it is wrong at {error}"
             ) from error
         return template
 
-    def sentence_text(self, session_id: SessionId, answer: int, part: int, said: str) -> str:
+    def sentence_text(
+        self, session_id: SessionId, answer: int, part: int, *, said: str, instructions: str
+    ) -> str:
         """Return the text of one sentence, which no other session, answer or part has."""
         return self.sentence.format(
-            session=session_id, answer=answer, part=part, parts=self.sentences, said=said
+            session=session_id,
+            answer=answer,
+            part=part,
+            parts=self.sentences,
+            said=said,
+            instructions=instructions,
         )
 
 

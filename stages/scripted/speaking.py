@@ -57,8 +57,9 @@ class ScriptedStage1:
         mouth.sentences += 1
         if mouth.sentences in self._settings.fail_at_sentences:
             raise StageFailed(f"the script fails at sentence {mouth.sentences}")
-        pitch_hz = tone_hz(session_id, mouth.runtime.voice)
-        lengths = self._chunk_lengths()
+        voice = mouth.runtime.voice if speech.voice is None else speech.voice
+        pitch_hz = tone_hz(session_id, voice)
+        lengths = self._chunk_lengths(mouth.runtime.speed if speech.speed is None else speech.speed)
         for index, samples in enumerate(lengths):
             await self._sleep(self._settings.chunk_delay_ms / 1000)
             begin, end = (len(speech.text) * part // len(lengths) for part in (index, index + 1))
@@ -96,12 +97,10 @@ class ScriptedStage1:
     async def warm_up(self) -> None:
         """Nothing needs warming."""
 
-    def _chunk_lengths(self) -> list[int]:
+    def _chunk_lengths(self, speed: float) -> list[int]:
         """Return the samples of each chunk of a sentence."""
-        total, step = (
-            milliseconds * OUTPUT_RATE_HZ // 1000
-            for milliseconds in (self._settings.sentence_ms, self._settings.chunk_ms)
-        )
+        total = int(self._settings.sentence_ms * OUTPUT_RATE_HZ / speed) // 1000
+        step = self._settings.chunk_ms * OUTPUT_RATE_HZ // 1000
         return [min(step, total - start) for start in range(0, total, step)]
 
 

@@ -7,8 +7,10 @@ from typing import Any
 from session.config import AudioEncoding, AudioFormat, SessionLimits, default_config
 from session.errors import IllegalNow
 from session.events import (
+    AnswerItemOpened,
     ErrorRaised,
     Event,
+    FunctionCalled,
     HeartbeatAnswered,
     InputBufferCleared,
     InputItemCommitted,
@@ -120,6 +122,12 @@ FINISHED = ResponseFinished(
     is_committed=False,
     output_modalities=("text", "audio"),
 )
+CALL = ItemView(
+    ItemId("item_call"), "assistant", "completed", '{"city":"Oslo"}', False,
+    call_id="call_1", call_name="look_up",
+)  # fmt: skip
+CALLED = FunctionCalled(RESPONSE, CALL, USER_ITEM, output_index=0)
+OPENED = AnswerItemOpened(RESPONSE, ITEM, USER_ITEM, output_index=0, is_text_only=False)
 CANCELLED = replace(
     FINISHED,
     current=NEXT,
@@ -147,6 +155,8 @@ SAMPLES: tuple[Event, ...] = (
     ItemRemoved(USER_ITEM),
     ItemCut(ITEM, 0, 600),
     STARTED,
+    OPENED,
+    CALLED,
     SPEAK,
     DELTA,
     FINISHED,

@@ -2,9 +2,10 @@
 
 import pytest
 
-from session.config import AudioEncoding, AudioFormat, ResponseOptions
+from session.config import AnswerSettings, AudioEncoding, AudioFormat, ResponseOptions
 from session.realtime.session_fields import PRIVATE_KEYS
 from session.stimuli import ResponseRequested
+from session.tools import Tool, ToolChoice, ToolUse
 from tests.realtime.wire_texts import refused, sent
 
 Fields = dict[str, object]
@@ -26,15 +27,22 @@ def test_all_options_are_read() -> None:
         max_output_tokens=7,
         speed=1.25,
         conversation="none",
+        tools=[{"type": "function", "name": "look_up", "parameters": {"type": "object"}}],
+        tool_choice={"type": "function", "name": "look_up"},
+        prompt={"id": "p"},
         metadata={"trace": "t3"},
     ) == ResponseOptions(
         output_modalities=("text",),
         output_format=AudioFormat(AudioEncoding.WAV, 24_000),
-        instructions="be brief",
-        voice="alto",
-        temperature=0.5,
-        max_output_tokens=7,
-        speed=1.25,
+        settings=AnswerSettings(
+            instructions="be brief",
+            voice="alto",
+            temperature=0.5,
+            max_output_tokens=7,
+            speed=1.25,
+            tools=(Tool("look_up", parameters='{"type":"object"}'),),
+            tool_choice=ToolChoice(ToolUse.REQUIRED, "look_up"),
+        ),
         is_out_of_band=True,
         metadata=(("trace", "t3"),),
     )
@@ -45,14 +53,19 @@ def test_nested_names_are_read_too() -> None:
         audio={"output": {"format": {"type": "audio/pcma"}, "voice": "alto", "speed": 1}}
     )
     assert read.output_format == AudioFormat(AudioEncoding.G711_ALAW, 8_000)
-    assert (read.voice, read.speed) == ("alto", 1.0)
+    assert (read.settings.voice, read.settings.speed) == ("alto", 1.0)
 
 
 def test_private_keys_and_the_rest_are_dropped() -> None:
     dropped: Fields = dict.fromkeys(PRIVATE_KEYS, 1)
     dropped |= {"extra_body": {**dropped, "auto_response": True}, "prompt": {"id": "p"}}
-    dropped |= {"tools": [], "tool_choice": "auto", "input": None, "conversation": "auto"}
+    dropped |= {"tools": None, "tool_choice": None, "input": None, "conversation": "auto"}
     assert options(**dropped) == ResponseOptions()
+
+
+def test_no_tools_are_a_choice_too() -> None:
+    read = options(tools=[], tool_choice="none").settings
+    assert (read.tools, read.tool_choice) == ((), ToolChoice(ToolUse.NONE))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +80,25 @@ def test_private_keys_and_the_rest_are_dropped() -> None:
         ({"conversation": "conv_1"}, "bad_event", "conversation"),
         ({"conversation": {"id": "x"}}, "bad_event", "conversation"),
         ({"input": []}, "unsupported_response_input", "input"),
-        ({"tools": [{"name": "f"}]}, "unsupported_native_response_options", "tools"),
+        ({"tools": {}}, "bad_event", "tools"),
+        ({"tools": [{"name": "f"}] * 129}, "bad_event", "tools"),
+        ({"tools": [{"name": "f"}] * 2}, "bad_event", "tools"),
+        (
+            {"tools": [{"name": "f", "description": "x" * 32_768}]},
+            "string_above_max_length",
+            "tools",
+        ),
+        ({"tools": [{"type": "mcp"}]}, "bad_event", "tools.0"),
+        ({"tools": [{"type": "function"}]}, "missing_required_parameter", "tools.0.name"),
+        ({"tools": [{"name": "f g"}]}, "bad_event", "tools.0.name"),
+        ({"tools": [{"name": "f", "parameters": []}]}, "bad_event", "tools.0.parameters"),
+        (
+            {"tools": [{"name": "f", "parameters": {"type": "string"}}]},
+            "bad_event",
+            "tools.0.parameters",
+        ),
+        ({"tool_choice": "always"}, "bad_event", "tool_choice"),
+        ({"tool_choice": {"type": "function"}}, "missing_required_parameter", "tool_choice.name"),
         ({"metadata": []}, "bad_event", "metadata"),
         ({"metadata": {str(n): "" for n in range(17)}}, "bad_event", "metadata"),
         ({"metadata": {"a": 1}}, "bad_event", "metadata.a"),

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from session.config import (
+    AnswerSettings,
     AudioEncoding,
     AudioFormat,
     ConfigPatch,
@@ -111,10 +112,10 @@ def test_an_option_the_model_lacks_is_refused_before_anything_is_created() -> No
     d = Driver(TURN_MODE)
     d.append(1000, speech=True)
     d.do(InputCommitted())
-    d.do(ResponseRequested(ResponseOptions(voice="x")))
+    d.do(ResponseRequested(ResponseOptions(settings=AnswerSettings(voice="x"))))
     assert d.said(ResponseStarted) == []
     assert d.said(ErrorRaised)[0].error.wire_code == "unsupported_native_response_options"
-    d.do(ResponseRequested(ResponseOptions(temperature=0.5)))
+    d.do(ResponseRequested(ResponseOptions(settings=AnswerSettings(temperature=0.5))))
     assert len(d.said(ResponseStarted)) == 1
 
 

@@ -5,6 +5,8 @@ Rule 1: an answer's events come in one order: created, item, part, speak, deltas
 Rule 2: what closes was open. `audio.done` needs a delta, `audio_transcript.done` needs text.
 Rule 3: `audio_transcript.done` is the transcript deltas that this projector has sent, joined. The
         item says what was heard, which is less for an answer that was cut short.
+Rule 4: an answer's items are its message, if it says anything, and its function calls. A call comes
+        and goes at once; the message stays open to the end of the answer.
 """
 
 import base64
@@ -32,6 +34,7 @@ from session.realtime.event_objects import (
     TextPart,
 )
 from session.realtime.facts import ServerFacts
+from session.realtime.server_objects import ItemObject
 from session.unit import OUTPUT_RATE_HZ, SAMPLE_BYTES, samples_to_ms
 
 MAX_DELTA_BYTES: Final = 240_000
@@ -45,6 +48,8 @@ class _Answer:
     """What has been sent of one answer."""
 
     is_text: bool
+    message_index: int = 0
+    """Place of the message among the answer's items."""
     texts: list[str] = field(default_factory=list)
     has_output: bool = False
     has_spoken: bool = False
@@ -66,13 +71,22 @@ class DuplexProjector:
     def _wire_events(self, event: kernel.Event) -> list[wire.ServerEvent]:
         match event:
             case kernel.ResponseStarted():
-                answer = _Answer(is_text="audio" not in event.output_modalities)
+                is_text = "audio" not in event.output_modalities
+                answer = _Answer(is_text)
                 self._answers[event.response_id] = answer
                 return _started(event, answer)
+            case kernel.AnswerItemOpened():
+                answer = self._answer(event.response_id, is_text=event.is_text_only)
+                answer.message_index = event.output_index
+                return _placed(answer, _message_opened(event, answer))
+            case kernel.FunctionCalled():
+                return _called(event)
             case kernel.SpeakDecided():
-                return _speak(event, self._answer(event.response_id, is_text=False))
+                answer = self._answer(event.response_id, is_text=False)
+                return _placed(answer, _speak(event, answer))
             case kernel.SpeechDelta():
-                return self._delta(event)
+                answer = self._answer(event.response_id, is_text=event.is_text_only)
+                return _placed(answer, self._delta(event, answer))
             case kernel.ResponseFinished():
                 is_text = "audio" not in event.output_modalities
                 answer = self._answer(event.response_id, is_text=is_text)
@@ -85,8 +99,7 @@ class DuplexProjector:
         """Return what is known of an answer; one that began on another socket starts here."""
         return self._answers.setdefault(response_id, _Answer(is_text))
 
-    def _delta(self, event: kernel.SpeechDelta) -> list[wire.ServerEvent]:
-        answer = self._answer(event.response_id, is_text=event.is_text_only)
+    def _delta(self, event: kernel.SpeechDelta, answer: _Answer) -> list[wire.ServerEvent]:
         if answer.is_text:
             return _text_delta(event, answer)
         pieces = _pieces(event, self._encode)
@@ -150,8 +163,18 @@ def _facts(event: duplex_facts.Fact, capabilities: Capabilities) -> list[wire.Se
 # --- the life of an answer ------------------------------------------------------------------
 
 
+def _placed(answer: _Answer, events: list[wire.ServerEvent]) -> list[wire.ServerEvent]:
+    """Name the place of the message, where function calls have come before it."""
+    if answer.message_index == 0:
+        return events
+    at = {"output_index": answer.message_index}
+    return [
+        sent.model_copy(update=at) if "output_index" in type(sent).model_fields else sent
+        for sent in events
+    ]
+
+
 def _started(event: kernel.ResponseStarted, answer: _Answer) -> list[wire.ServerEvent]:
-    item = shapes.empty_item_object(event.item_id)
     echo = CreatedEcho(response_id=event.response_id, epoch=event.fence.epoch)
     metadata = {**dict(event.metadata), "duplex_event": echo}
     created = wire.ResponseCreated(
@@ -162,16 +185,53 @@ def _started(event: kernel.ResponseStarted, answer: _Answer) -> list[wire.Server
             metadata=CreatedMetadata.model_validate(metadata),
         ),
     )
+    return [created, *(_message_opened(event, answer) if event.has_message else [])]
+
+
+def _message_opened(
+    event: kernel.ResponseStarted | kernel.AnswerItemOpened, answer: _Answer
+) -> list[wire.ServerEvent]:
+    item = shapes.empty_item_object(event.item_id)
     # An answer outside the conversation has an item, but no place among the others.
     joined = [] if event.is_out_of_band else duplex_facts.item_joined(item, event.previous_item_id)
     return [
-        created,
         *joined,
         wire.OutputItemAdded(response_id=event.response_id, item=item),
         wire.ContentPartAdded(
             response_id=event.response_id, item_id=event.item_id, part=_part(answer, "")
         ),
     ]
+
+
+def _called(event: kernel.FunctionCalled) -> list[wire.ServerEvent]:
+    done = shapes.call_object(event.item)
+    begun = done.model_copy(update={"status": "in_progress", "arguments": ""})
+    response_id, index = event.response_id, event.output_index
+    previous = event.previous_item_id
+    joined = [] if event.is_out_of_band else duplex_facts.item_joined(begun, previous)
+    call: list[wire.ServerEvent] = [
+        *joined,
+        wire.OutputItemAdded(response_id=response_id, output_index=index, item=begun),
+        wire.FunctionCallArgumentsDelta(
+            response_id=response_id,
+            item_id=done.id,
+            output_index=index,
+            call_id=done.call_id,
+            delta=done.arguments,
+        ),
+        wire.FunctionCallArgumentsDone(
+            response_id=response_id,
+            item_id=done.id,
+            output_index=index,
+            call_id=done.call_id,
+            name=done.name,
+            arguments=done.arguments,
+        ),
+        wire.OutputItemDone(response_id=response_id, output_index=index, item=done),
+    ]
+    if not event.is_out_of_band:
+        call.append(wire.ItemDone(previous_item_id=previous, item=done))
+    return call
 
 
 def _speak(event: kernel.SpeakDecided, answer: _Answer) -> list[wire.ServerEvent]:
@@ -239,7 +299,31 @@ def _delta_metadata(event: kernel.SpeechDelta, end_ms: int, *, is_last: bool) ->
 
 
 def _finished(event: kernel.ResponseFinished, answer: _Answer) -> list[wire.ServerEvent]:
-    item = shapes.item_object(event.item)
+    output = [shapes.item_object(call) for call in event.calls]
+    done: list[wire.ServerEvent] = []
+    if event.message_index is not None:
+        item = shapes.item_object(event.item)
+        output.insert(event.message_index, item)
+        answer.message_index = event.message_index
+        done = _placed(answer, _message_done(event, answer, item))
+    response = DoneResponse(
+        id=event.response_id,
+        status=event.status,
+        status_details=StatusDetails(type=event.status, reason=event.reason),
+        output=tuple(output),
+        modalities=event.output_modalities,
+        metadata=_done_metadata(event),
+    )
+    return [
+        *done,
+        wire.ResponseDone(response_id=event.response_id, response=response),
+        wire.RateLimitsUpdated(),
+    ]
+
+
+def _message_done(
+    event: kernel.ResponseFinished, answer: _Answer, item: ItemObject
+) -> list[wire.ServerEvent]:
     done: list[wire.ServerEvent] = [
         *_streams_done(event, answer),
         wire.ContentPartDone(
@@ -251,19 +335,7 @@ def _finished(event: kernel.ResponseFinished, answer: _Answer) -> list[wire.Serv
     ]
     if not event.is_out_of_band:
         done.append(wire.ItemDone(previous_item_id=event.previous_item_id, item=item))
-    response = DoneResponse(
-        id=event.response_id,
-        status=event.status,
-        status_details=StatusDetails(type=event.status, reason=event.reason),
-        output=(item,),
-        modalities=event.output_modalities,
-        metadata=_done_metadata(event),
-    )
-    return [
-        *done,
-        wire.ResponseDone(response_id=event.response_id, response=response),
-        wire.RateLimitsUpdated(),
-    ]
+    return done
 
 
 def _streams_done(event: kernel.ResponseFinished, answer: _Answer) -> Iterator[wire.ServerEvent]:

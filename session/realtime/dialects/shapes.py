@@ -20,6 +20,7 @@ from session.realtime.event_objects import (
 from session.realtime.server_objects import (
     AudioSideObject,
     ContentPart,
+    FunctionCallItem,
     FunctionOutputItem,
     InputAudioPart,
     InputTextPart,
@@ -142,12 +143,25 @@ def mark_objects(marks: Sequence[TextMark]) -> tuple[MarkObject, ...]:
 
 def item_object(item: ItemView) -> ItemObject:
     """Return a conversation item."""
+    if item.call_name is not None:
+        return call_object(item)
     if item.call_id is not None:
         return FunctionOutputItem(
             id=item.item_id, status=item.status, call_id=item.call_id, output=fitted(item.text)
         )
     return MessageItem(
         id=item.item_id, role=item.role, status=item.status, content=(_content_part(item),)
+    )
+
+
+def call_object(item: ItemView) -> FunctionCallItem:
+    """Return a function call; a stage's door has bounded its arguments."""
+    return FunctionCallItem(
+        id=item.item_id,
+        status=item.status,
+        call_id=item.call_id or "",
+        name=item.call_name or "",
+        arguments=item.text,
     )
 
 

@@ -1,0 +1,85 @@
+"""Reads `tools` and `tool_choice`, of a session or of one response.
+
+A session's list is kept also where it can not be read: a model without tools echoes it as it came,
+and only a model that calls tools refuses it. So the reader says what is wrong instead of raising.
+"""
+
+import json
+import re
+from typing import Final
+
+from session.errors import MalformedEvent
+from session.realtime.readers import bad_value, missing, text, too_long
+from session.tools import Tool, ToolChoice, ToolList, ToolUse
+
+MAX_TOOLS: Final = 128
+MAX_TOOLS_CHARS: Final = 32_768
+"""Bound of a whole list as JSON text; no more of it could be echoed."""
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def session_tools(value: object) -> ToolList:
+    """Read a session's tools; what is wrong with them stands in the value."""
+    try:
+        return ToolList(read_tools(value, "tools"))
+    except MalformedEvent as error:
+        return ToolList(problem=error.message)
+
+
+def session_tool_choice(value: object) -> ToolChoice:
+    """Read a session's tool choice; what is wrong with it stands in the value."""
+    try:
+        return read_tool_choice(value, "tool_choice")
+    except MalformedEvent as error:
+        return ToolChoice(problem=error.message)
+
+
+def read_tools(value: object, param: str) -> tuple[Tool, ...]:
+    """Read a list of functions; null is an empty one."""
+    if value is None:
+        return ()
+    if not isinstance(value, list) or len(value) > MAX_TOOLS:
+        raise bad_value(param, f"a list of at most {MAX_TOOLS} functions")
+    if len(_json(value)) > MAX_TOOLS_CHARS:
+        raise too_long(param, f"{MAX_TOOLS_CHARS} characters")
+    tools = tuple(_tool(entry, f"{param}.{index}") for index, entry in enumerate(value))
+    if len({tool.name for tool in tools}) < len(tools):
+        raise bad_value(param, "functions with different names")
+    return tools
+
+
+def read_tool_choice(value: object, param: str) -> ToolChoice:
+    """Read auto, none, required, or an object that names a function; null is auto."""
+    if value is None:
+        return ToolChoice()
+    if isinstance(value, dict) and value.get("type") == "function":
+        return ToolChoice(ToolUse.REQUIRED, _name(value, param))
+    for use in ToolUse:
+        if use.value == value:
+            return ToolChoice(use)
+    raise bad_value(param, "auto, none, required, or a function as {type, name}")
+
+
+def _tool(entry: object, param: str) -> Tool:
+    if not isinstance(entry, dict) or entry.get("type", "function") != "function":
+        raise bad_value(param, "an object of type function")
+    schema = entry.get("parameters")
+    if schema is None:
+        schema = {}
+    if not isinstance(schema, dict) or schema.get("type", "object") != "object":
+        raise bad_value(f"{param}.parameters", "a JSON schema of type object")
+    description = text(MAX_TOOLS_CHARS)(entry.get("description") or "", f"{param}.description")
+    return Tool(_name(entry, param), description, _json(schema))
+
+
+def _name(entry: dict[str, object], param: str) -> str:
+    name = entry.get("name")
+    if name is None:
+        raise missing(f"{param}.name")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise bad_value(f"{param}.name", "1 to 64 letters, digits, _ or -")
+    return name
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -11,6 +11,8 @@ import { fromBase64 } from "./pcm.js";
 import { stateOf } from "./state.js";
 
 const SHOW_INTERRUPTED_MS = 900;
+/** A connection that is back by then was never missed. */
+const SHOW_RECONNECTING_MS = 1_000;
 /** A pause without an answer is listening again after this. */
 const AWAIT_MS = 10_000;
 const LISTEN_AGAIN_MS = 1_500;
@@ -39,6 +41,7 @@ export class Conversation {
     this.isHearing = false;
     this.isAwaited = false;
     this.isInterrupted = false;
+    this.isReconnecting = false;
     this.hasStalled = false;
     this.tailChunks = 0;
     /** Whether the speech heard last is being answered; an answer may begin within it. */
@@ -67,6 +70,21 @@ export class Conversation {
   mute(isMuted) {
     this.isMuted = isMuted;
     this.tailChunks = MUTE_TAIL_CHUNKS;
+    this.refresh();
+  }
+
+  // --- from the connection ---------------------------------------------------------------
+
+  /** It is gone; what has come in is played on, and what is said is kept. */
+  lost() {
+    this.later("reconnecting", SHOW_RECONNECTING_MS, () => {
+      this.isReconnecting = true;
+    });
+  }
+
+  back() {
+    clearTimeout(this.timers.reconnecting);
+    this.isReconnecting = false;
     this.refresh();
   }
 
@@ -175,6 +193,7 @@ export class Conversation {
     if (this.isOver) return;
     this.view.state(
       stateOf({
+        isReconnecting: this.isReconnecting,
         isInterrupted: this.isInterrupted,
         isHearing: this.isHearing,
         isSpeaking: this.player.isBusy,

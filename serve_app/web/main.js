@@ -34,6 +34,8 @@ class Session {
     this.wire = new Wire({
       key: sessionStorage.getItem(KEY_NAME) ?? "",
       onEvent: (event) => this.isOver || this.talk.handle(event),
+      onLost: () => this.talk.lost(),
+      onBack: () => this.talk.back(),
       onEnd: (problem) => this.fail(problem),
     });
     this.talk = new Conversation({ wire: this.wire, player: this.player, view });

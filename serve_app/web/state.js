@@ -9,12 +9,14 @@ export const NAMES = {
   speaking: "Speaking",
   interrupted: "Interrupted",
   muted: "Muted",
+  reconnecting: "Reconnecting…",
   closing: "Closing",
   error: "Stopped",
 };
 
 /**
  * @typedef {object} Facts
+ * @property {boolean} isReconnecting  the connection is gone and being made again
  * @property {boolean} isInterrupted  the answer was cut a moment ago
  * @property {boolean} isHearing  the service hears the user speak
  * @property {boolean} isSpeaking  the answer sounds, or is about to
@@ -26,7 +28,9 @@ export const NAMES = {
  * @param {Facts} facts  of an open session
  * @returns {keyof typeof NAMES}
  */
-export function stateOf({ isInterrupted, isHearing, isSpeaking, isAwaited, isMuted }) {
+export function stateOf(facts) {
+  const { isReconnecting, isInterrupted, isHearing, isSpeaking, isAwaited, isMuted } = facts;
+  if (isReconnecting) return "reconnecting";
   if (isInterrupted) return "interrupted";
   if (isHearing) return "hearing";
   if (isSpeaking) return "speaking";

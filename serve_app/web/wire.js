@@ -2,16 +2,22 @@
  * The service's WebSocket: one JSON object per text frame, discriminated by `type`.
  *
  * Knows the wire's names and nothing of the page. The browser answers pings by itself.
+ *
+ * A lost socket is not the end of a session that the service can resume: the next socket takes it
+ * up, every event is given once, and what was said meanwhile goes out first.
  */
 
-import { Problem, problemOf } from "./problem.js";
 import { toBase64, VOICE_RATE_HZ } from "./pcm.js";
+import { Problem, problemOf } from "./problem.js";
+import { ATTEMPT_TIMEOUT_MS, delayMs, Kept, MAX_ATTEMPTS, verdictOf } from "./resume.js";
 
 const HEARTBEAT_MS = 20_000;
 const OPEN_TIMEOUT_MS = 20_000;
 const CLOSE_TIMEOUT_MS = 3_000;
-/** More than this unsent means that the network is slower than speech. */
-const MAX_UNSENT_BYTES = 1_048_576;
+/** More than this unsent, which is more than a gap leaves, means a network slower than speech. */
+const MAX_UNSENT_BYTES = 2_097_152;
+/** This page may not be here: the service would not let it in again. */
+const REFUSED_CODE = 1008;
 
 /** An error explains a close that follows within this time. */
 const EXPLAINS_MS = 2_000;
@@ -20,16 +26,31 @@ const TERMINALS = new Set(["session.closed", "session.expired", "session.replace
 
 export class Wire {
   /**
-   * @param {{key: string, onEvent: (event: object) => void, onEnd: (problem: Problem) => void}} options
-   * `onEnd` is called at most once: when a session that had opened ends without being asked to.
+   * @param {object} options
+   * @param {string} options.key
+   * @param {(event: object) => void} options.onEvent
+   * @param {() => void} options.onLost  the connection is gone and being made again
+   * @param {() => void} options.onBack  it is there again; the events of the gap follow
+   * @param {(problem: Problem) => void} options.onEnd  called at most once: when a session that had
+   * opened ends without being asked to
    */
-  constructor({ key, onEvent, onEnd }) {
+  constructor({ key, onEvent, onLost, onBack, onEnd }) {
     this.key = key;
     this.onEvent = onEvent;
+    this.onLost = onLost;
+    this.onBack = onBack;
     this.onEnd = onEnd;
     /** @type {WebSocket | null} */
     this.socket = null;
     this.isClosing = false;
+    /** Whether the session is open and its connection gone. */
+    this.isLost = false;
+    /** What takes the session up again; null where the service does not resume. */
+    this.credentials = null;
+    /** Number of the last event received. */
+    this.seq = 0;
+    this.attempts = 0;
+    this.kept = new Kept();
     /** What the service said last about an end, to explain the close that follows. */
     this.terminal = null;
     this.error = null;
@@ -48,6 +69,7 @@ export class Wire {
   async open({ rateHz }) {
     const socket = this.connect();
     this.socket = socket;
+    this.rateHz = rateHz;
     let timer;
     try {
       await new Promise((resolve, reject) => {
@@ -70,15 +92,21 @@ export class Wire {
     } finally {
       clearTimeout(timer);
     }
-    socket.onmessage = ({ data }) => this.receive(data);
-    socket.onclose = (close) => this.finish(close);
-    this.heartbeat = setInterval(() => this.send({ type: "session.heartbeat" }), HEARTBEAT_MS);
+    this.attach(socket);
+    this.heartbeat = setInterval(() => {
+      if (!this.isLost) this.send({ type: "session.heartbeat" });
+    }, HEARTBEAT_MS);
   }
 
   /** @param {ArrayBuffer} pcm  @returns {boolean} false when the network can not keep up */
   append(pcm) {
+    const event = { type: "input_audio_buffer.append", audio: toBase64(pcm) };
+    if (this.isLost) {
+      this.kept.add(event, (pcm.byteLength / 2 / this.rateHz) * 1000);
+      return true;
+    }
     if (!this.socket || this.socket.bufferedAmount > MAX_UNSENT_BYTES) return false;
-    this.send({ type: "input_audio_buffer.append", audio: toBase64(pcm) });
+    this.send(event);
     return true;
   }
 
@@ -116,15 +144,15 @@ export class Wire {
   /** Close the session politely; resolves when it is closed, or after 3 s. */
   async close() {
     this.isClosing = true;
-    if (this.socket?.readyState === WebSocket.OPEN) {
+    if (!this.isLost && this.socket?.readyState === WebSocket.OPEN) {
       this.send({ type: "session.close" });
       await Promise.race([this.over, new Promise((done) => setTimeout(done, CLOSE_TIMEOUT_MS))]);
     }
     this.drop();
   }
 
-  connect() {
-    const url = new URL("v1/realtime?duplex=1&autostart=0", document.baseURI);
+  connect(further = "") {
+    const url = new URL(`v1/realtime?duplex=1&autostart=0${further}`, document.baseURI);
     url.protocol = url.protocol.replace("http", "ws");
     if (!this.key) return new WebSocket(url);
     try {
@@ -135,12 +163,23 @@ export class Wire {
   }
 
   send(event) {
-    if (this.socket?.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify(event));
+    if (this.isLost) this.kept.add(event);
+    else if (this.socket?.readyState === WebSocket.OPEN) this.socket.send(JSON.stringify(event));
+  }
+
+  attach(socket) {
+    this.socket = socket;
+    socket.onmessage = ({ data }) => this.receive(data);
+    socket.onclose = (close) => this.finish(close);
   }
 
   receive(text) {
     const event = JSON.parse(text);
+    if (!this.isNew(event)) return event;
+    this.attempts = 0;
     if (event.type === "error") this.error = { ...event.error, at: performance.now() };
+    if (event.type === "session.created") this.learnToken(event.session.id, event);
+    if (event.type === "session.resync_required") this.credentials = null;
     if (TERMINALS.has(event.type)) {
       this.terminal = event;
       this.markOver();
@@ -149,18 +188,96 @@ export class Wire {
     return event;
   }
 
+  /** Count a numbered event and acknowledge it, together with those that come at the same time. */
+  isNew({ server_event_seq: seq }) {
+    if (seq === undefined) return true;
+    if (seq <= this.seq) return false;
+    this.seq = seq;
+    this.ackTimer ??= setTimeout(() => {
+      this.ackTimer = undefined;
+      // In a gap it is not kept: the resume itself tells how far the page has come.
+      if (!this.isLost) this.send({ type: "session.event_ack", server_event_seq: this.seq });
+    });
+    return true;
+  }
+
+  learnToken(sessionId, { resume_token: token }) {
+    this.credentials = token ? { sessionId, token } : null;
+  }
+
   finish(close) {
-    clearInterval(this.heartbeat);
     this.socket = null;
+    const problem = this.problemOfClose(close);
+    const isFinal = this.isClosing || this.terminal || close.code === REFUSED_CODE;
+    if (this.credentials && !isFinal) this.comeBack(problem);
+    else this.end(problem);
+  }
+
+  end(problem) {
+    clearInterval(this.heartbeat);
+    this.isLost = false;
     this.markOver();
-    if (!this.isClosing) this.onEnd(this.problemOfClose(close));
+    if (!this.isClosing) this.onEnd(problem);
+  }
+
+  /** Take the session up with a new socket, or end it with the problem that lost the old one. */
+  async comeBack(problem) {
+    this.isLost = true;
+    this.onLost();
+    let verdict = "later";
+    while (verdict === "later" && this.attempts < MAX_ATTEMPTS) {
+      await new Promise((done) => setTimeout(done, delayMs(this.attempts)));
+      if (this.isClosing) return;
+      this.attempts += 1;
+      verdict = await this.resume();
+      if (this.isClosing) return;
+    }
+    if (verdict !== "yes") this.end(problem);
+  }
+
+  /** @returns {Promise<"yes" | "no" | "later">} */
+  async resume() {
+    const { sessionId, token } = this.credentials;
+    const socket = this.connect("&resume=1");
+    this.socket = socket;
+    const verdict = await new Promise((resolve) => {
+      setTimeout(() => resolve("later"), ATTEMPT_TIMEOUT_MS);
+      socket.onclose = () => resolve("later");
+      socket.onopen = () =>
+        socket.send(
+          JSON.stringify({
+            type: "session.resume",
+            session_id: sessionId,
+            resume_token: token,
+            last_received_server_event_seq: this.seq,
+          }),
+        );
+      socket.onmessage = ({ data }) => {
+        const answer = JSON.parse(data);
+        // At once, not in a task of its own: the events of the gap are right behind.
+        if (verdictOf(answer) === "yes" && this.socket === socket) this.takeUp(socket, answer);
+        resolve(verdictOf(answer));
+      };
+    });
+    if (verdict !== "yes") this.letGo(socket);
+    return verdict;
+  }
+
+  takeUp(socket, answer) {
+    this.learnToken(this.credentials.sessionId, answer);
+    this.attach(socket);
+    this.isLost = false;
+    for (const event of this.kept.take()) this.send(event);
+    this.onBack();
   }
 
   drop() {
     clearInterval(this.heartbeat);
-    const { socket } = this;
-    this.socket = null;
-    if (!socket) return;
+    if (this.socket) this.letGo(this.socket);
+  }
+
+  letGo(socket) {
+    if (this.socket === socket) this.socket = null;
     socket.onopen = null;
     socket.onmessage = null;
     socket.onclose = null;
@@ -168,6 +285,7 @@ export class Wire {
   }
 
   problemOfClose({ code, reason }) {
+    if (this.terminal?.type === "session.replaced") return new Problem("ended", "session_replaced");
     if (this.terminal) return new Problem("ended", this.terminal.reason ?? reason);
     if (code === 1006) return new Problem("dropped");
     if (code === 1012) return new Problem("restarting");

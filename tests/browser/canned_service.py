@@ -2,7 +2,8 @@
 
 Nothing in it decides anything. Heartbeats, acknowledgements and the close are answered as the wire
 contract has it; every other event is sent by the test, so that each of the page's states can be
-reached at will.
+reached at will. A service that `resumes` numbers and keeps its events, and a socket that resumes
+goes on as the same client.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ import math
 import mimetypes
 from array import array
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,8 +43,11 @@ def tone(ms: int, *, rate_hz: int = VOICE_RATE_HZ, hz: float = 160.0) -> bytes:
     return samples.tobytes()
 
 
+UNNUMBERED = {"session.created", "session.resumed", "session.replaced", "session.resync_required"}
+
+
 class CannedClient:
-    """One socket of the page, seen from the service: what it sent, and what to send it."""
+    """One session of the page, seen from the service: what it sent, and what to send it."""
 
     def __init__(
         self, socket: ServerConnection, session_id: str, session: Event, audio_name: str
@@ -57,11 +61,45 @@ class CannedClient:
         self._spoken_ms: dict[str, int] = {}
         self._news = asyncio.Condition()
         self._sent = 0
+        self.generation: int | None = None
+        """Number of the socket, where the service resumes."""
+        self._journal: list[Event] = []
+
+    @property
+    def token(self) -> str:
+        """What the page must show to come back."""
+        return f"secret-{self.generation}"
 
     async def send(self, kind: str, **fields: object) -> None:
         self._sent += 1
         event = {"type": kind, "event_id": f"event_{self._sent}", **fields}
-        await self.socket.send(json.dumps(event))
+        if self.generation is not None and kind not in UNNUMBERED:
+            event["server_event_seq"] = len(self._journal) + 1
+            self._journal.append(event)
+            with suppress(ConnectionClosed):
+                await self.socket.send(json.dumps(event))
+        else:
+            await self.socket.send(json.dumps(event))
+
+    async def cut(self) -> None:
+        """Lose the socket, and wait until the service has seen it."""
+        self.socket.transport.abort()
+        await self.socket.wait_closed()
+
+    async def resume(self, socket: ServerConnection, last_seq: int) -> None:
+        """Go on over another socket, from the event after this one."""
+        assert self.generation is not None
+        self.socket = socket
+        self.generation += 1
+        await self.send(
+            "session.resumed",
+            session_id=self.session["id"],
+            session=self.session,
+            attachment_generation=self.generation,
+            resume_token=self.token,
+        )
+        for event in self._journal[last_seq:]:
+            await socket.send(json.dumps(event))
 
     async def note(self, event: Event) -> None:
         """Keep an event of the page and answer the ones that always have an answer."""
@@ -129,7 +167,10 @@ class CannedClient:
     # --- what a service says, in the contract's order ---
 
     async def open_session(self) -> None:
-        await self.send("session.created", session=self.session)
+        held: Event = {}
+        if self.generation is not None:
+            held = {"attachment_generation": self.generation, "resume_token": self.token}
+        await self.send("session.created", session=self.session, **held)
         await self.send("session.updated", session=self.session)
 
     async def hear(self, item_id: str, transcript: str | None, *, until_ms: int = 1000) -> None:
@@ -218,6 +259,12 @@ class CannedService:
     capacity: int | None = None
     """Set to refuse: the limit that is said to be reached."""
     opens: bool = True
+    resumes: bool = False
+    is_away: bool = False
+    """Nobody gets a socket, as when the network is gone."""
+    resume_refusal: str | None = None
+    attempts: int = 0
+    """How many sockets were asked for."""
     audio_name: str = "response.audio"
     url: str = ""
     root: str = ""
@@ -225,6 +272,7 @@ class CannedService:
     server: Server | None = None
     _clients: asyncio.Queue[CannedClient] = field(default_factory=asyncio.Queue)
     _count: int = 0
+    _known: dict[str, CannedClient] = field(default_factory=dict)
 
     async def client(self) -> CannedClient:
         """Wait for the page's next socket."""
@@ -237,19 +285,39 @@ class CannedService:
         await self.server.wait_closed()
 
     async def talk(self, socket: ServerConnection) -> None:
+        with suppress(ConnectionClosed):
+            if "resume=1" in (socket.request.path if socket.request else ""):
+                await self.resume(socket)
+            else:
+                await self.begin(socket)
+
+    async def begin(self, socket: ServerConnection) -> None:
         self._count += 1
         session_id = f"sess_{self._count:04d}c0ffee"
         client = CannedClient(socket, session_id, self.session, self.audio_name)
+        client.generation = 1 if self.resumes else None
+        self._known[session_id] = client
         self._clients.put_nowait(client)
-        try:
-            async for text in socket:
-                event = json.loads(text)
-                is_first = not client.received
-                await client.note(event)
-                if is_first and event["type"] == "session.update":
-                    await self.admit(client)
-        except ConnectionClosed:
-            pass
+        async for text in socket:
+            event = json.loads(text)
+            is_first = not client.received
+            await client.note(event)
+            if is_first and event["type"] == "session.update":
+                await self.admit(client)
+
+    async def resume(self, socket: ServerConnection) -> None:
+        request = json.loads(await socket.recv())
+        client = self._known[request["session_id"]]
+        assert request["resume_token"] == client.token
+        if self.resume_refusal is not None:
+            error = {"type": "invalid_request_error", "code": self.resume_refusal, "message": "no"}
+            await socket.send(json.dumps({"type": "error", "error": error}))
+            await socket.close(1000)
+            return
+        await client.note(request)
+        await client.resume(socket, request["last_received_server_event_seq"])
+        async for text in socket:
+            await client.note(json.loads(text))
 
     async def admit(self, client: CannedClient) -> None:
         if self.capacity is not None:
@@ -269,6 +337,9 @@ class CannedService:
         if path in ("/v1/realtime", "/v1/models") and not self.allows(request):
             return socket.respond(http.HTTPStatus.UNAUTHORIZED, "an API key is needed\n")
         if path == "/v1/realtime":
+            self.attempts += 1
+            if self.is_away:
+                return socket.respond(http.HTTPStatus.SERVICE_UNAVAILABLE, "away\n")
             return None
         if path == "/v1/models":
             models = {"object": "list", "data": [{"id": self.session["model"], "object": "model"}]}

@@ -7,27 +7,28 @@ Rule 3: however a socket ends, the session hears of it at once.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from serve_app.audio_codec import OutputEncoder
-from serve_app.clock import Timer
-from serve_app.outbound import Outbound, Outgoing
-from serve_app.session_actor import SessionActor, World, no_resume
-from session.config import AudioFormat, ConfigPatch, SessionConfig
-from session.effects import CloseSocket
-from session.errors import DuplexError, MalformedEvent, UnsupportedOption
-from session.events import ErrorRaised, Event, SpeechDelta, output_fence
-from session.fence import FenceVerdict
-from session.realtime.commands import Command, EventAcked, ResumeRequested
+from serve_app.clock import Timer, sleep_until
+from serve_app.outbound import Outbound
+from serve_app.session_actor import SessionActor, World
+from session.config import ConfigPatch, SessionConfig
+from session.effects import CloseSocket, Emit
+from session.errors import DuplexError, IllegalNow, MalformedEvent, ResumeRefused, UnsupportedOption
+from session.events import ErrorRaised, Event
+from session.ids import AttachmentId, SessionId
+from session.on_attachment import REFUSED_TEXT
+from session.outbox import Frame
+from session.realtime.commands import Command, SessionResumeAsked
 from session.realtime.decode import decode, refuse_binary
+from session.socket_stimuli import EventAcked, SocketLost
 from session.stimuli import (
     CloseRequested,
     EventRefused,
     OpenRequested,
     SessionConfigured,
-    SocketLost,
 )
 
 STUCK_AFTER_S: Final = 5.0
@@ -56,17 +57,6 @@ class Socket(Protocol):
         ...
 
 
-class Projector(Protocol):
-    """Turns an event into what goes over the wire."""
-
-    def project(self, event: Event) -> list[str]:
-        """Return the event's JSON texts in wire order."""
-        ...
-
-
-Encode = Callable[[bytes, AudioFormat], bytes]
-
-
 @dataclass(frozen=True, slots=True)
 class Query:
     """What a client asks for in the socket's URL."""
@@ -76,15 +66,34 @@ class Query:
     """Whether the session may begin with default settings before the client says any."""
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(Protocol):
     """What a connection gets from the gateway."""
 
-    world: World
-    defaults: SessionConfig
-    make_projector: Callable[[Encode], Projector]
-    begin: Callable[[SessionConfig, Outbound, Callable[[], None]], SessionActor]
-    """Starts a session and returns it; the last argument is called when the session is over."""
+    @property
+    def world(self) -> World:
+        """What all sessions share."""
+        ...
+
+    @property
+    def defaults(self) -> SessionConfig:
+        """Settings of a session whose client says nothing."""
+        ...
+
+    def new_attachment(self) -> AttachmentId:
+        """Name a socket."""
+        ...
+
+    def lobby(self, attachment: AttachmentId) -> Outbound:
+        """Return the way out to a socket that has no session yet."""
+        ...
+
+    def begin(self, config: SessionConfig, opening: OpenRequested) -> SessionActor:
+        """Start a session and return it."""
+        ...
+
+    def find(self, session_id: SessionId) -> SessionActor | None:
+        """Return a session that is not over."""
+        ...
 
 
 def read_query(params: Mapping[str, str]) -> Query:
@@ -107,13 +116,11 @@ class Connection:
         self._query = query
         self._host = host
         self._clock = host.world.clock
-        self._outbound = Outbound(host.world.limits.max_output_bytes_per_session)
-        self._encoder = OutputEncoder()
-        self._projector = host.make_projector(self._encoder.encode)
+        self._attachment = host.new_attachment()
+        self._lobby = self._outbound = host.lobby(self._attachment)
         self._actor: SessionActor | None = None
         self._timer: Timer | None = None
         self._is_closing = False
-        self._stuck = asyncio.Event()
 
     async def run(self) -> None:
         """Serve the socket; on return, or on cancellation, the session knows that it is gone."""
@@ -146,37 +153,39 @@ class Connection:
             else:
                 command = decode(frame, max_bytes=max_bytes)
             if self._actor is not None:
-                self._actor.post(command, frame_bytes=len(frame))
+                self._actor.post(command, attachment=self._attachment, frame_bytes=len(frame))
             else:
-                self._take_first(command)
+                await self._take_first(command)
             self._cut_a_flood()
 
     def _cut_a_flood(self) -> None:
         """End a client that sends on although it is refused, or does not read its refusals."""
-        is_unread = self._actor is None and self._outbound.is_over_bound
+        is_unread = self._actor is None and self._lobby.outbox.is_over_bound
         if is_unread or (self._actor is not None and self._actor.is_flooded):
             self._close(1013, "input_backpressure")
 
     def _open_or_wait(self) -> None:
         if self._query.model is not None and self._query.autostarts:
-            self._begin(self._host.defaults, OpenRequested())
+            self._begin(self._host.defaults)
             return
         limit_s = self._host.world.limits.config_timeout_s
         self._timer = self._clock.call_at(self._clock.now() + limit_s, self._time_out)
 
-    def _take_first(self, command: Command) -> None:
+    async def _take_first(self, command: Command) -> None:
         """Open the session with its first event; what can not begin one leaves the socket open."""
         match command:
             case EventRefused():
                 self._say(command.error, command.event_id)
-            case ResumeRequested() | EventAcked():
-                self._say(no_resume(), command.event_id)
+            case SessionResumeAsked():
+                await self._resume(command)
+            case EventAcked():
+                self._say(IllegalNow("this socket has no session yet"), command.event_id)
             case CloseRequested():
                 self._close(1000, command.reason)
             case SessionConfigured():
                 self._configure(command.patch, command.event_id)
             case _:
-                self._begin(self._host.defaults, OpenRequested()).post(command)
+                self._begin(self._host.defaults).post(command, attachment=self._attachment)
 
     def _configure(self, patch: ConfigPatch, event_id: str | None) -> None:
         # Which model runs is the deployment's business; the session says the truth about it.
@@ -188,13 +197,36 @@ class Connection:
         if config.tools_problem and self._host.world.directory.descriptor.profile.tools:
             self._say(MalformedEvent(config.tools_problem, param="session.tools"), event_id)
             return
-        self._begin(config, OpenRequested(event_id))
+        self._begin(config, event_id)
 
-    def _begin(self, config: SessionConfig, opening: OpenRequested) -> SessionActor:
-        self._stop_timer()
-        self._actor = actor = self._host.begin(config, self._outbound, self._expect_the_end)
+    def _begin(self, config: SessionConfig, event_id: str | None = None) -> SessionActor:
+        can_resume = self._host.world.limits.disconnect_grace_s > 0
+        opening = OpenRequested(event_id, self._attachment, is_resumable=can_resume)
+        actor = self._host.begin(config, opening)
+        self._enter(actor)
         actor.post(opening)
         return actor
+
+    async def _resume(self, asked: SessionResumeAsked) -> None:
+        """Go on with a session that another socket began, if it may be had."""
+        actor = self._host.find(asked.session_id)
+        if actor is None:
+            self._say(ResumeRefused(REFUSED_TEXT), asked.event_id)
+            return
+        self._actor = actor  # should this be cancelled, the session must hear of it
+        refusal = await actor.attach(self._attachment, asked)
+        if refusal is None:
+            self._enter(actor)
+        else:
+            self._actor = None
+            self._put(refusal)
+
+    def _enter(self, actor: SessionActor) -> None:
+        """The socket has a session: what is sent comes from there, after what was said before."""
+        self._stop_timer()
+        self._actor = actor
+        self._outbound = actor.outbound
+        self._lobby.finish()
 
     def _time_out(self) -> None:
         limit_s = self._host.world.limits.config_timeout_s
@@ -207,61 +239,61 @@ class Connection:
     # --- out ----------------------------------------------------------------------------------
 
     async def _run_writer(self) -> None:
+        outbound = self._lobby
         try:
             while True:
-                outgoing = await self._outbound.take()
-                if isinstance(outgoing.content, CloseSocket):
-                    await self._socket.close(outgoing.content.code, _reason(outgoing.content))
-                    return
-                await self._write(outgoing.content)
-                self._note_sent(outgoing)
+                item = await outbound.next(self._attachment)
+                match item:
+                    case None if outbound is self._outbound:
+                        return
+                    case None:
+                        outbound = self._outbound
+                    case CloseSocket():
+                        self._is_closing = True
+                        await self._socket.close(item.code, _reason(item))
+                        return
+                    case Frame():
+                        await self._socket.send(item.text)
+                        self._measure(item)
         except SocketGone:
             return
 
-    async def _write(self, event: Event) -> None:
-        if self._is_stale(event):
-            return
-        self._encoder.attend(event)
-        for text in self._projector.project(event):
-            await self._socket.send(text)
-
-    def _is_stale(self, event: Event) -> bool:
-        """Whether `event` is output of an epoch that was over before it could be sent."""
-        fence = output_fence(event)
-        if fence is None or self._actor is None:
-            return False
-        return self._actor.fence.judge(fence) is FenceVerdict.STALE
-
-    def _note_sent(self, outgoing: Outgoing) -> None:
-        self._outbound.sent(outgoing)
-        if isinstance(outgoing.content, SpeechDelta):
-            self._host.world.timings.chunk_to_frame.add(self._clock.now() - outgoing.at_s)
+    def _measure(self, sent: Frame) -> None:
+        if sent.is_speech:
+            self._host.world.timings.chunk_to_frame.add(self._clock.now() - sent.at_s)
 
     # --- the end ------------------------------------------------------------------------------
 
     def _say(self, error: DuplexError, event_id: str | None) -> None:
-        self._outbound.put(ErrorRaised(error, event_id), at_s=self._clock.now())
+        """Say what is wrong while there is no session."""
+        self._put(ErrorRaised(error, event_id))
+
+    def _put(self, event: Event) -> None:
+        self._lobby.perform(Emit(event), at_s=self._clock.now())
 
     def _close(self, code: int, reason: str) -> None:
-        self._outbound.put(CloseSocket(code, reason), at_s=self._clock.now())
-        self._expect_the_end()
-
-    def _expect_the_end(self) -> None:
-        """It is over: the socket follows as soon as the last events are read."""
-        if not self._is_closing:
-            self._is_closing = True
-            self._stop_timer()
-            self._timer = self._clock.call_at(self._clock.now() + STUCK_AFTER_S, self._stuck.set)
-
-    async def _give_up_when_stuck(self) -> None:
-        await self._stuck.wait()
-
-    def _hang_up(self) -> None:
+        """End a socket that has no session, or whose session ends with it."""
         self._is_closing = True
         self._stop_timer()
-        self._outbound.abandon()
         if self._actor is not None:
-            self._actor.post(SocketLost())
+            self._actor.post(CloseRequested(reason))
+        self._outbound.perform(CloseSocket(code, reason), at_s=self._clock.now())
+        self._lobby.finish()
+
+    async def _give_up_when_stuck(self) -> None:
+        """Return when the client has not read the last of what it is sent within a time."""
+        outbound: Outbound | None = None
+        while outbound is not self._outbound:
+            outbound = self._outbound
+            await outbound.done(self._attachment)
+        self._is_closing = True
+        await sleep_until(self._clock, self._clock.now() + STUCK_AFTER_S)
+
+    def _hang_up(self) -> None:
+        self._stop_timer()
+        self._outbound.leave(self._attachment)
+        if self._actor is not None:
+            self._actor.post(SocketLost(self._attachment))
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -18,22 +18,32 @@ from serve_app.outbound import Outbound
 from serve_app.ports import SpeechRef, StageDirectory, StageSession
 from session.config import SessionLimits
 from session.effects import (
+    AttachSocket,
     CancelStages,
     CloseSocket,
     CloseStages,
     ConfigureStages,
+    DetachSocket,
     Effect,
     Emit,
     OpenStages,
+    Output,
+    RefuseSocket,
+    StageCall,
     SubmitUnit,
     Synthesize,
+    TrimJournal,
     WakeAt,
 )
 from session.errors import DuplexError, StageContractBroken, StageError, StageUnavailable
+from session.events import ErrorRaised, Event
 from session.fence import Fence, FenceVerdict
+from session.ids import AttachmentId
+from session.socket_events import ResyncRequired
 from session.stimuli import (
     ConfigureFailed,
     OpenFailed,
+    ReleaseFailed,
     SpeechArrived,
     SpeechFailed,
     SpeechFinished,
@@ -93,6 +103,8 @@ class Shell:
     group: asyncio.TaskGroup
     post: Callable[[Stimulus], None]
     current_fence: Callable[[], Fence]
+    answer_socket: Callable[[AttachmentId, Event | None], None]
+    """Tells a socket that asked for the session why it does not get it, or None: it has it."""
     stages: StageSession | None = None
     speech: KeptSpeech = field(default_factory=KeptSpeech)
     timer: Timer | None = None
@@ -132,12 +144,18 @@ class Shell:
 def perform(effect: Effect, shell: Shell) -> None:
     """Do one effect, or begin it."""
     match effect:
-        case Emit():
-            shell.outbound.put(effect.event, at_s=shell.now_s)
-        case CloseSocket():
-            shell.outbound.put(effect, at_s=shell.now_s)
+        case Emit() | CloseSocket() | AttachSocket() | DetachSocket() | TrimJournal():
+            _put_out(effect, shell)
+        case RefuseSocket():
+            _refuse_socket(effect, shell)
         case WakeAt():
             _set_timer(effect, shell)
+        case _:
+            _call_stages(effect, shell)
+
+
+def _call_stages(effect: StageCall, shell: Shell) -> None:
+    match effect:
         case CancelStages():
             _cancel_stages(effect, shell)
         case Synthesize():
@@ -154,6 +172,12 @@ def perform(effect: Effect, shell: Shell) -> None:
             assert_never(effect)
 
 
+def _put_out(effect: Output, shell: Shell) -> None:
+    shell.outbound.perform(effect, at_s=shell.now_s)
+    if isinstance(effect, AttachSocket):
+        shell.answer_socket(effect.attachment, None)
+
+
 async def release(stages: StageSession, fence: Fence, clock: Clock, retry_s: float) -> None:
     """Close both stages; a release that fails is tried again, for as long as it takes."""
     while True:
@@ -164,6 +188,14 @@ async def release(stages: StageSession, fence: Fence, clock: Clock, retry_s: flo
             await sleep_until(clock, clock.now() + retry_s)
         else:
             return
+
+
+def _refuse_socket(effect: RefuseSocket, shell: Shell) -> None:
+    match effect.answer:
+        case ResyncRequired() as event:
+            shell.answer_socket(effect.attachment, event)
+        case error:
+            shell.answer_socket(effect.attachment, ErrorRaised(error, effect.event_id))
 
 
 def _set_timer(effect: WakeAt, shell: Shell) -> None:
@@ -271,7 +303,12 @@ def _close_stages(effect: CloseStages, shell: Shell) -> None:
 async def _close(effect: CloseStages, shell: Shell) -> None:
     await _after_cancel(shell)
     if shell.stages is not None:
-        await release(shell.stages, effect.fence, shell.clock, shell.limits.reaper_interval_s)
+        try:
+            await shell.stages.close(effect.fence)
+        except StageError as error:
+            log.warning("release of %s failed: %s", effect.fence.session_id, error)
+            shell.post(ReleaseFailed(effect.fence, error))
+            return
         shell.stages = None
     shell.post(StagesReleased(effect.fence))
 

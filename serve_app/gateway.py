@@ -19,30 +19,19 @@ from starlette.staticfiles import StaticFiles
 from serve_app.asgi_socket import AsgiSocket
 from serve_app.auth import Doorkeeper, KeyRing, selected_protocol
 from serve_app.clock import Clock, MonotonicClock
-from serve_app.connection import (
-    Connection,
-    Encode,
-    Host,
-    Projector,
-    SocketGone,
-    is_on,
-    read_query,
-)
+from serve_app.connection import Connection, SocketGone, is_on, read_query
 from serve_app.door import HttpDoor, refuse_socket
 from serve_app.ids import RandomIds
 from serve_app.open_sessions import OpenSessions
-from serve_app.outbound import Outbound
 from serve_app.ports import StageDirectory
-from serve_app.session_actor import SessionActor, World
+from serve_app.session_actor import World
+from serve_app.session_host import SessionHost
 from serve_app.settings import GatewaySettings
 from serve_app.speech_scorer import OpenScorer, SileroScorers
 from serve_app.timings import GatewayTimings
-from session.config import SessionConfig, default_config
+from session.config import default_config
 from session.errors import DuplexError, LocalProtocolError, StageError, UnsupportedOption
-from session.fence import Fence
-from session.ids import IdFactory, SessionId
-from session.machine import DuplexSession
-from session.realtime.dialects.duplex import DuplexProjector
+from session.ids import IdFactory
 from session.realtime.facts import ServerFacts
 
 log = logging.getLogger(__name__)
@@ -153,7 +142,7 @@ class Gateway:
         except SocketGone:
             return
 
-    def _host(self, directory: StageDirectory) -> Host:
+    def _host(self, directory: StageDirectory) -> SessionHost:
         descriptor = directory.descriptor
         world = World(directory, self._clock, self.settings.limits, self._open_scorer, self.timings)
         facts = ServerFacts(
@@ -161,38 +150,11 @@ class Gateway:
             profile=descriptor.profile,
             max_sessions=world.limits.max_sessions,
             limits=world.limits,
+            supports_resume=world.limits.disconnect_grace_s > 0,
         )
-
-        def make_projector(encode: Encode) -> Projector:
-            return DuplexProjector(facts=facts, ids=self._ids, encode=encode)
-
-        def begin(
-            config: SessionConfig, outbound: Outbound, when_over: Callable[[], None]
-        ) -> SessionActor:
-            return self._begin(world, config, outbound, when_over)
 
         defaults = default_config(descriptor.model_id, descriptor.profile)
-        return Host(world, defaults, make_projector, begin)
-
-    def _begin(
-        self,
-        world: World,
-        config: SessionConfig,
-        outbound: Outbound,
-        when_over: Callable[[], None],
-    ) -> SessionActor:
-        # Until a directory of sessions issues incarnations, an id is never used twice.
-        fence = Fence(SessionId(self._ids.new("sess")), incarnation=0, epoch=0, turn=0)
-        session = DuplexSession(
-            fence=fence,
-            config=config,
-            limits=world.limits,
-            profile=world.directory.descriptor.profile,
-            ids=self._ids,
-        )
-        actor = SessionActor(session, world=world, outbound=outbound)
-        self.sessions.start(actor, when_over)
-        return actor
+        return SessionHost(world, defaults, facts, self._ids, self.sessions)
 
 
 def build_api(gateway: Gateway) -> FastAPI:

@@ -9,3 +9,7 @@ class RandomIds:
     def new(self, prefix: str) -> str:
         """Return a fresh id."""
         return f"{prefix}_{secrets.token_hex(12)}"
+
+    def token(self) -> str:
+        """Return a fresh secret of 256 bits."""
+        return secrets.token_urlsafe(32)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from session.errors import InputBackpressure
+from session.ids import AttachmentId
 from session.realtime.commands import Command
 from session.stimuli import EventRefused, Stimulus
 
@@ -25,6 +26,8 @@ class Letter:
 
     content: Command | Stimulus
     at_s: float
+    attachment: AttachmentId | None = None
+    """The socket that it came over; None for what the server itself says."""
     n_bytes: int = 0
     """What it weighs while it waits; nothing for what the server itself says."""
 
@@ -42,7 +45,14 @@ class Mailbox:
         """Whether the client goes on sending although it is refused."""
         return self._waiting_bytes > self._max_bytes + FLOOD_MARGIN_BYTES
 
-    def post(self, content: Command | Stimulus, *, at_s: float, frame_bytes: int = 0) -> None:
+    def post(
+        self,
+        content: Command | Stimulus,
+        *,
+        at_s: float,
+        attachment: AttachmentId | None = None,
+        frame_bytes: int = 0,
+    ) -> None:
         """Put `content` at the end; `frame_bytes` is the size of the client frame it came in."""
         weight = frame_bytes and frame_bytes + FRAME_BYTES
         if weight and isinstance(content, EventRefused):
@@ -57,7 +67,7 @@ class Mailbox:
                 getattr(content, "event_id", None),
             )
         self._waiting_bytes += weight
-        self._letters.put_nowait(Letter(content, at_s, weight))
+        self._letters.put_nowait(Letter(content, at_s, attachment, weight))
 
     async def take(self) -> Letter:
         """Wait for the letter at the front; the caller says `settle` once it is dealt with."""

@@ -6,9 +6,9 @@ session must still give its stages back.
 
 import asyncio
 import logging
-from collections.abc import Callable
 
 from serve_app.session_actor import SessionActor
+from session.ids import SessionId
 from session.stimuli import CloseRequested
 
 log = logging.getLogger(__name__)
@@ -19,15 +19,21 @@ class OpenSessions:
 
     def __init__(self) -> None:
         self._running: dict[asyncio.Task[None], SessionActor] = {}
+        self._by_id: dict[SessionId, SessionActor] = {}
 
     def __len__(self) -> int:
         return len(self._running)
 
-    def start(self, actor: SessionActor, when_over: Callable[[], None]) -> None:
-        """Run a session; call `when_over` after it has given its stages back."""
+    def start(self, actor: SessionActor) -> None:
+        """Run a session until it has given its stages back."""
         task = asyncio.get_running_loop().create_task(actor.run())
         self._running[task] = actor
-        task.add_done_callback(lambda done: self._ended(done, when_over))
+        self._by_id[actor.fence.session_id] = actor
+        task.add_done_callback(self._ended)
+
+    def find(self, session_id: SessionId) -> SessionActor | None:
+        """Return a session that is not over."""
+        return self._by_id.get(session_id)
 
     async def close_all(self, reason: str, *, within_s: float) -> None:
         """Ask every session to close, and wait for their stages to be free."""
@@ -44,8 +50,8 @@ class OpenSessions:
         while self._running:
             await asyncio.wait(set(self._running))
 
-    def _ended(self, task: asyncio.Task[None], when_over: Callable[[], None]) -> None:
-        del self._running[task]
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        actor = self._running.pop(task)
+        del self._by_id[actor.fence.session_id]
         if not task.cancelled() and task.exception() is not None:
             log.error("a session could not give its stages back", exc_info=task.exception())
-        when_over()

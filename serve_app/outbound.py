@@ -1,67 +1,52 @@
-"""The one outbound queue of a socket: events in order, counted in bytes until they are sent."""
+"""The way out of a session for tasks that wait: a writer asks for the next frame and gets it."""
 
 import asyncio
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable
 
-from session.effects import CloseSocket
-from session.events import Event, SpeechDelta
-
-EVENT_BYTES: Final = 1_024
-"""What an event is taken to weigh on the wire besides its audio."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outgoing:
-    """One event, or the order to close the socket, on its way out."""
-
-    content: Event | CloseSocket
-    at_s: float
-    """When the cause of it came in."""
-    n_bytes: int
+from serve_app.clock import Clock
+from session.effects import CloseSocket, Output
+from session.fence import Fence
+from session.ids import AttachmentId
+from session.outbox import Frame, Outbox
 
 
 class Outbound:
-    """Events that wait for the writer."""
+    """A session's outbox, with somebody waiting at it."""
 
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._unsent_bytes = 0
-        self._queue: asyncio.Queue[Outgoing] = asyncio.Queue()
-        self._is_abandoned = False
+    def __init__(self, outbox: Outbox, *, clock: Clock, fence: Callable[[], Fence]) -> None:
+        self.outbox = outbox
+        self._clock = clock
+        self._fence = fence
+        self._changed = asyncio.Event()
+        self._is_finished = False
 
-    @property
-    def is_over_bound(self) -> bool:
-        """Whether more is unsent than a client that reads would leave."""
-        return self._unsent_bytes > self._max_bytes
+    def perform(self, effect: Output, *, at_s: float) -> None:
+        """Apply an effect whose cause came in at `at_s`."""
+        self.outbox.perform(effect, fence=self._fence(), at_s=at_s, now=self._clock.now())
+        self._changed.set()
 
-    def put(self, content: Event | CloseSocket, *, at_s: float) -> None:
-        """Queue `content`; nothing once the socket is gone."""
-        if self._is_abandoned:
-            return
-        outgoing = Outgoing(content, at_s, _weight(content))
-        self._unsent_bytes += outgoing.n_bytes
-        self._queue.put_nowait(outgoing)
+    async def next(self, attachment: AttachmentId) -> Frame | CloseSocket | None:
+        """Wait for what is to be sent over `attachment`; None once nothing will come any more."""
+        while True:
+            item = self.outbox.next(attachment, fence=self._fence(), now=self._clock.now())
+            if item is not None:
+                return item
+            if self._is_finished:
+                return None
+            self._changed.clear()
+            await self._changed.wait()
 
-    async def take(self) -> Outgoing:
-        """Wait for the next; the caller says `sent` when it has left."""
-        return await self._queue.get()
+    async def done(self, attachment: AttachmentId) -> None:
+        """Wait until nothing more will come for `attachment`; what it has may still be unsent."""
+        while not (self._is_finished or self.outbox.has_left(attachment)):
+            self._changed.clear()
+            await self._changed.wait()
 
-    def sent(self, outgoing: Outgoing) -> None:
-        """Stop counting what has been sent, or dropped as stale."""
-        self._unsent_bytes -= outgoing.n_bytes
+    def leave(self, attachment: AttachmentId) -> None:
+        """The socket of `attachment` is gone."""
+        self.outbox.leave(attachment)
 
-    def abandon(self) -> None:
-        """The socket is gone: drop what waits and whatever may still come."""
-        self._is_abandoned = True
-        while not self._queue.empty():
-            self.sent(self._queue.get_nowait())
-
-
-def _weight(content: Event | CloseSocket) -> int:
-    match content:
-        case SpeechDelta():
-            # base64 of the audio; other formats than 24 kHz PCM16 are of the same order.
-            return EVENT_BYTES + len(content.pcm) * 4 // 3
-        case _:
-            return EVENT_BYTES
+    def finish(self) -> None:
+        """Nothing more will be put in; whoever waits gets the rest, then None."""
+        self._is_finished = True
+        self._changed.set()

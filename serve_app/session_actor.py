@@ -20,18 +20,29 @@ from serve_app.ports import StageDirectory
 from serve_app.speech_scorer import OpenScorer
 from serve_app.timings import GatewayTimings
 from session.config import SessionLimits
-from session.effects import CloseSocket, Effect, SubmitUnit
-from session.errors import LocalProtocolError, UnsupportedOption
-from session.events import ErrorRaised
+from session.effects import CloseSocket, Effect, Emit, SubmitUnit
+from session.errors import (
+    LocalProtocolError,
+    MalformedEvent,
+    ResumeRefused,
+    ResumeUnsupported,
+    UnsupportedOption,
+)
+from session.events import ErrorRaised, Event
 from session.fence import Fence
+from session.ids import AttachmentId
 from session.machine import DuplexSession
-from session.realtime.commands import AudioReceived, Command, EventAcked, ResumeRequested
+from session.on_attachment import REFUSED_TEXT
+from session.outbox import Outbox
+from session.realtime.commands import AudioReceived, Command, SessionResumeAsked
+from session.socket_stimuli import EventAcked, ReaderStalled, ResumeRequested
 from session.stimuli import (
+    AttachedCommand,
     EventRefused,
     InputCancelled,
     InputCleared,
     InputCommitted,
-    ReaderStalled,
+    Received,
     Stimulus,
 )
 
@@ -52,13 +63,15 @@ class World:
 class SessionActor:
     """Runs one session from its first event to the release of its stages."""
 
-    def __init__(self, session: DuplexSession, *, world: World, outbound: Outbound) -> None:
+    def __init__(self, session: DuplexSession, *, world: World, outbox: Outbox) -> None:
         self._session = session
         self._world = world
-        self._outbound = outbound
+        self.outbound = Outbound(outbox, clock=world.clock, fence=lambda: session.fence)
+        self._asking: dict[AttachmentId, asyncio.Future[Event | None]] = {}
         self._mailbox = Mailbox(world.limits.max_pending_input_bytes_per_session)
         self._audio = InputAudio(world.open_scorer)
         self._is_stall_told = False
+        self._has_ended = False
 
     @property
     def fence(self) -> Fence:
@@ -70,9 +83,35 @@ class SessionActor:
         """Whether the client sends on and on although it is refused."""
         return self._mailbox.is_flooded
 
-    def post(self, content: Command | Stimulus, *, frame_bytes: int = 0) -> None:
-        """Put what happened at the end of the mailbox, with the size of the client's frame."""
-        self._mailbox.post(content, at_s=self._world.clock.now(), frame_bytes=frame_bytes)
+    def post(
+        self,
+        content: Command | Stimulus,
+        *,
+        attachment: AttachmentId | None = None,
+        frame_bytes: int = 0,
+    ) -> None:
+        """Put what happened at the end of the mailbox.
+
+        What came over a socket comes with its attachment and the size of its frame.
+        """
+        self._mailbox.post(
+            content,
+            at_s=self._world.clock.now(),
+            attachment=attachment,
+            frame_bytes=frame_bytes,
+        )
+
+    async def attach(self, attachment: AttachmentId, asked: SessionResumeAsked) -> Event | None:
+        """Ask to go on with this session over another socket.
+
+        Returns None when the socket has the session, or the event that says why it has not.
+        """
+        answer: asyncio.Future[Event | None] = asyncio.get_running_loop().create_future()
+        self._asking[attachment] = answer
+        self._mailbox.post(asked, at_s=self._world.clock.now(), attachment=attachment)
+        if self._has_ended:
+            self._refuse_asking()
+        return await answer
 
     async def run(self) -> None:
         """Deal with the mailbox until the session is over and its stages are free."""
@@ -84,24 +123,31 @@ class SessionActor:
                 shell.end()
         except Exception:
             log.exception("session %s broke: %s", self.fence.session_id, list(self._session.story))
+            if shell is not None:
+                shell.end()
             await self._give_up(shell)
+        finally:
+            self._has_ended = True
+            self._refuse_asking()
+            self.outbound.finish()
 
     def _shell(self, group: asyncio.TaskGroup) -> Shell:
         return Shell(
             directory=self._world.directory,
             clock=self._world.clock,
             limits=self._world.limits,
-            outbound=self._outbound,
+            outbound=self.outbound,
             group=group,
             post=self.post,
             current_fence=lambda: self._session.fence,
+            answer_socket=self._answer_socket,
         )
 
     async def _run_mailbox(self, shell: Shell) -> None:
         while not self._session.is_over:
             letter = await self._mailbox.take()
             shell.now_s = letter.at_s
-            for stimulus in await self._stimuli(letter.content):
+            for stimulus in await self._stimuli(letter):
                 effects = self._session.handle(stimulus, now=self._world.clock.now())
                 for effect in effects:
                     perform(effect, shell)
@@ -109,8 +155,25 @@ class SessionActor:
             self._mailbox.settle(letter)
             self._watch_reader()
 
-    async def _stimuli(self, content: Command | Stimulus) -> Sequence[Stimulus]:
-        """Say what `content` means to the kernel."""
+    async def _stimuli(self, letter: Letter) -> Sequence[Stimulus]:
+        """Say what a letter means to the kernel."""
+        content, attachment = letter.content, letter.attachment
+        if attachment is None:
+            return [content]  # type: ignore[list-item]  # the server itself sends no commands
+        if isinstance(content, SessionResumeAsked) and attachment in self._asking:
+            return [self._resume(content, attachment)]
+        if not self._session.heeds(attachment):
+            return []  # before its audio is mixed up with that of the socket which has its place
+        return [Received(attachment, command) for command in await self._commands(content)]
+
+    def _resume(self, asked: SessionResumeAsked, attachment: AttachmentId) -> Stimulus:
+        """Add what the journal can offer."""
+        seq = asked.last_server_event_seq
+        offer = self.outbound.outbox.offer(seq, now=self._world.clock.now())
+        return ResumeRequested(attachment, asked.resume_token, seq, offer, asked.event_id)
+
+    async def _commands(self, content: Command | Stimulus) -> Sequence[AttachedCommand]:
+        """Say what a client's command means to the kernel."""
         match content:
             case AudioReceived():
                 return [await self._appended(content)]
@@ -119,19 +182,32 @@ class SessionActor:
             case InputCleared() | InputCancelled():
                 self._audio.forget()
                 return [content]
-            case ResumeRequested() | EventAcked():
+            case EventAcked():
+                return [self._acknowledged(content)]
+            case SessionResumeAsked():
                 return [EventRefused(no_resume(), content.event_id)]
             case _:
-                return [content]
+                return [content]  # type: ignore[list-item]  # decode makes nothing else
 
-    async def _appended(self, received: AudioReceived) -> Stimulus:
+    def _acknowledged(self, acked: EventAcked) -> AttachedCommand:
+        newest = self.outbound.outbox.journal.newest_seq
+        if acked.server_event_seq <= newest:
+            return acked
+        error = MalformedEvent(
+            f"event {acked.server_event_seq} was never sent; the newest is {newest}",
+            code="invalid_event_ack",
+            param="server_event_seq",
+        )
+        return EventRefused(error, acked.event_id)
+
+    async def _appended(self, received: AudioReceived) -> AttachedCommand:
         if received.video_frames and not self._world.directory.descriptor.profile.video_input:
             return EventRefused(no_video(), received.event_id)
         return await self._audio.append(
             received, self._session.config, wants_scores=self._session.wants_speech_scores
         )
 
-    async def _rest_of_item(self) -> list[Stimulus]:
+    async def _rest_of_item(self) -> list[AttachedCommand]:
         rest = await self._audio.rest(
             self._session.config, wants_scores=self._session.wants_speech_scores
         )
@@ -147,16 +223,26 @@ class SessionActor:
 
     def _watch_reader(self) -> None:
         """Tell the kernel, once, that the client does not read."""
-        if self._outbound.is_over_bound and not self._is_stall_told:
+        if self.outbound.outbox.is_over_bound and not self._is_stall_told:
             self._is_stall_told = True
             self.post(ReaderStalled())
+
+    def _answer_socket(self, attachment: AttachmentId, answer: Event | None) -> None:
+        asking = self._asking.pop(attachment, None)
+        if asking is not None and not asking.done():
+            asking.set_result(answer)
+
+    def _refuse_asking(self) -> None:
+        """The session is over: whoever still waits for it does not get it."""
+        for attachment in list(self._asking):
+            self._answer_socket(attachment, ErrorRaised(ResumeRefused(REFUSED_TEXT)))
 
     async def _give_up(self, shell: Shell | None) -> None:
         """Say that we broke, and free the stages without the kernel."""
         broken = LocalProtocolError("the server made a mistake; this session can not go on")
         now = self._world.clock.now()
-        self._outbound.put(ErrorRaised(broken), at_s=now)
-        self._outbound.put(CloseSocket(1011, "internal_error"), at_s=now)
+        self.outbound.perform(Emit(ErrorRaised(broken)), at_s=now)
+        self.outbound.perform(CloseSocket(1011, "internal_error"), at_s=now)
         if shell is not None and shell.stages is not None:
             retry_s = self._world.limits.reaper_interval_s
             await release(shell.stages, self.fence, self._world.clock, retry_s)
@@ -171,9 +257,8 @@ def no_video() -> UnsupportedOption:
     )
 
 
-def no_resume() -> UnsupportedOption:
-    """Return the error for clients that try to resume a session."""
-    return UnsupportedOption(
-        "this server can not resume a session; open a new one with session.update",
-        code="unsupported_session_resume",
+def no_resume() -> ResumeUnsupported:
+    """Return the error for a socket that has a session and asks for another."""
+    return ResumeUnsupported(
+        "session.resume must be the first event of a socket: this one has a session already"
     )

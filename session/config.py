@@ -137,8 +137,12 @@ class SessionLimits:
     """Answers a stage remembers, so that a repeated call runs nothing."""
     max_session_s: float | None = 3600.0
     """A session ends after this, whatever happens in it; null: no such end."""
+    expiring_notice_s: float = 60.0
+    """How long before `max_session_s` the client is told; half of it for a shorter session."""
     max_output_bytes_per_session: int = 2_097_152
     """Output that waits for a slow reader; beyond it the session closes."""
+    max_output_events_per_session: int = 512
+    """The same, counted in events."""
     max_event_bytes: int = 15_728_640
     """One client event, as UTF-8 text; a longer one is refused."""
     config_timeout_s: float = 10.0

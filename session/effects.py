@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 
 from session.config import RuntimeConfig
+from session.errors import ClientError
 from session.events import Event
 from session.fence import Fence
-from session.ids import OperationId
+from session.ids import AttachmentId, OperationId
+from session.socket_events import ResyncRequired, SessionReplaced, SessionResumed
 from session.unit import Unit
 
 
@@ -69,7 +71,7 @@ class ConfigureStages:
 
 @dataclass(frozen=True, slots=True)
 class CloseStages:
-    """Release everything at both stages. Answer: StagesReleased, when both have confirmed."""
+    """Release everything at both stages. Answer: StagesReleased or ReleaseFailed."""
 
     fence: Fence
 
@@ -89,14 +91,51 @@ class CloseSocket:
     reason: str
 
 
-Effect = (
-    Emit
-    | OpenStages
-    | SubmitUnit
-    | Synthesize
-    | CancelStages
-    | ConfigureStages
-    | CloseStages
-    | WakeAt
-    | CloseSocket
-)
+@dataclass(frozen=True, slots=True)
+class AttachSocket:
+    """Send the session's output to this attachment from now on.
+
+    First `resumed`, then what has been sent after `after_seq` and was not read, then what comes.
+    Whoever was attached is sent `replaced`, if there was anybody, and its socket is closed.
+    """
+
+    attachment: AttachmentId
+    resumed: SessionResumed
+    after_seq: int
+    replaced: SessionReplaced | None
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseSocket:
+    """Tell a socket that it does not get the session. It is not attached."""
+
+    attachment: AttachmentId
+    answer: ClientError | ResyncRequired
+    event_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DetachSocket:
+    """Keep the session's output for a client that may come back.
+
+    With a `close` the socket is still there and is closed with it.
+    """
+
+    attachment: AttachmentId
+    close: CloseSocket | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrimJournal:
+    """Forget output up to this number: the client has read it."""
+
+    upto_seq: int
+
+
+Output = Emit | CloseSocket | AttachSocket | DetachSocket | TrimJournal
+"""Effects on what the client is sent."""
+
+StageCall = OpenStages | SubmitUnit | Synthesize | CancelStages | ConfigureStages | CloseStages
+"""Effects on the stages."""
+
+Effect = Output | RefuseSocket | StageCall | WakeAt

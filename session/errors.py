@@ -2,7 +2,9 @@
 
 DuplexError
 |- ClientError        the client did wrong; the session lives
-|  |- MalformedEvent  |- BadAudio  |- UnsupportedOption  '- IllegalNow
+|  |- MalformedEvent  |- BadAudio  |- UnsupportedOption  |- IllegalNow
+|  '- AttachmentError  this socket may not have that session
+|     |- ResumeRefused  |- ResumeUnsupported  '- ResumeConflict
 |- LimitError         we are full; try later
 |  |- AdmissionRefused  '- InputBackpressure
 |- StageError         a stage failed; the response fails, the session may live
@@ -66,6 +68,28 @@ class IllegalNow(ClientError):
     """A well-formed request in the wrong state, such as input_audio_buffer_empty."""
 
     code = "illegal_now"
+
+
+class AttachmentError(ClientError):
+    """This socket may not have that session. The session, if there is one, goes on without it."""
+
+
+class ResumeRefused(AttachmentError):
+    """No session, a session that is over, or the wrong token: one answer for all three."""
+
+    code = "session_resume_expired"
+
+
+class ResumeUnsupported(AttachmentError):
+    """Sessions can not be resumed here, or this socket has one already."""
+
+    code = "unsupported_session_resume"
+
+
+class ResumeConflict(AttachmentError):
+    """The client claims to have read events that were never sent."""
+
+    code = "session_resume_conflict"
 
 
 class LimitError(DuplexError):

@@ -7,21 +7,18 @@ when it would be sent (`is_output`), a terminal never is.
 
 from dataclasses import dataclass, field
 
-from session.config import AudioFormat, SessionConfig
+from session.config import AudioFormat
 from session.errors import DuplexError
 from session.fence import Fence
 from session.ids import ItemId, ResponseId
+from session.snapshot import Playback, SessionSnapshot
+from session.socket_events import (
+    ResyncRequired,
+    SessionExpiring,
+    SessionReplaced,
+    SessionResumed,
+)
 from session.unit import SegmentMetrics
-
-
-@dataclass(frozen=True, slots=True)
-class Playback:
-    """Cursors of one response in whole milliseconds; committed <= played <= sent <= generated."""
-
-    generated_ms: int = 0
-    sent_ms: int = 0
-    played_ms: int = 0
-    committed_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +30,13 @@ class TextMark:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionSnapshot:
-    """The session as a client may see it."""
-
-    fence: Fence
-    state: str
-    turn_state: str
-    config: SessionConfig
-    playback: Playback
-    active_response_id: ResponseId | None = None
-    config_generation: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class SessionCreated:
     """The session is open."""
 
     session: SessionSnapshot
+    attachment_generation: int = 1
+    resume_token: str | None = field(default=None, repr=False)
+    """Opens the session on another socket; None where that is not possible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +327,10 @@ class ErrorRaised:
 
 Event = (
     SessionCreated
+    | SessionResumed
+    | SessionReplaced
+    | ResyncRequired
+    | SessionExpiring
     | SessionUpdated
     | SessionClosed
     | SessionExpired

@@ -7,6 +7,7 @@ ResponseId = NewType("ResponseId", str)
 ItemId = NewType("ItemId", str)
 OperationId = NewType("OperationId", str)
 EventId = NewType("EventId", str)
+AttachmentId = NewType("AttachmentId", str)
 
 
 class IdFactory(Protocol):
@@ -14,4 +15,8 @@ class IdFactory(Protocol):
 
     def new(self, prefix: str) -> str:
         """Return a fresh, unguessable id of the form ``prefix_xxxxxxxx``."""
+        ...
+
+    def token(self) -> str:
+        """Return a fresh secret of at least 128 bits, as text."""
         ...

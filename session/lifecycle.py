@@ -3,7 +3,8 @@
 Rule 1: a state moves only through `move_life` and `move_turn`, and only as the tables say; any
         other move is our own fault and raises LocalProtocolError, changing nothing.
 Rule 2: a session is born OPENING, holds stage resources until RELEASED, and has exactly one
-        terminal event, made by the move into CLOSED.
+        terminal event, made by the move out of CLOSING. Where the stages did not confirm the
+        release at once, the client is told and the session goes on HOLDING its slot until they do.
 Rule 3: an open that is abandoned is not closed before the stages have answered it: only then is
         it known what must be released.
 Rule 4: the turn says who is acting. In a full-duplex session the user may start at any time, so
@@ -23,6 +24,7 @@ class Life(enum.Enum):
     ABANDONED = "abandoned"
     OPEN = "open"
     CLOSING = "closing"
+    HOLDING = "holding"
     CLOSED = "closed"
 
 
@@ -33,6 +35,7 @@ class LifeTrigger(enum.Enum):
     OPEN_FAILED = "open_failed"
     CLOSE_ASKED = "close_asked"
     RELEASED = "released"
+    RELEASE_FAILED = "release_failed"
 
 
 LIFE_TABLE: Final[dict[tuple[Life, LifeTrigger], Life]] = {
@@ -45,6 +48,10 @@ LIFE_TABLE: Final[dict[tuple[Life, LifeTrigger], Life]] = {
     (Life.OPEN, LifeTrigger.CLOSE_ASKED): Life.CLOSING,
     (Life.CLOSING, LifeTrigger.CLOSE_ASKED): Life.CLOSING,
     (Life.CLOSING, LifeTrigger.RELEASED): Life.CLOSED,
+    (Life.CLOSING, LifeTrigger.RELEASE_FAILED): Life.HOLDING,
+    (Life.HOLDING, LifeTrigger.CLOSE_ASKED): Life.HOLDING,
+    (Life.HOLDING, LifeTrigger.RELEASE_FAILED): Life.HOLDING,
+    (Life.HOLDING, LifeTrigger.RELEASED): Life.CLOSED,
     (Life.CLOSED, LifeTrigger.CLOSE_ASKED): Life.CLOSED,
 }
 

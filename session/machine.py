@@ -3,15 +3,25 @@
 from collections import deque
 from typing import assert_never
 
-from session import on_commit, on_input, on_item, on_lifecycle, on_response, on_stage
+from session import (
+    endings,
+    on_attachment,
+    on_commit,
+    on_input,
+    on_item,
+    on_lifecycle,
+    on_response,
+    on_stage,
+)
 from session.config import SessionConfig, SessionLimits
 from session.effects import Effect
 from session.errors import InputBackpressure
-from session.events import SessionSnapshot
 from session.fence import Fence, FenceVerdict
-from session.ids import IdFactory
+from session.ids import AttachmentId, IdFactory
 from session.lifecycle import Life
 from session.model_profile import ModelProfile
+from session.snapshot import SessionSnapshot
+from session.socket_stimuli import EventAcked, ReaderStalled, ResumeRequested, SocketLost
 from session.state import SessionState
 from session.stimuli import (
     AudioAppended,
@@ -32,11 +42,11 @@ from session.stimuli import (
     OpenRequested,
     OutputClearRequested,
     PlaybackAcked,
-    ReaderStalled,
+    Received,
+    ReleaseFailed,
     ResponseCancelRequested,
     ResponseRequested,
     SessionConfigured,
-    SocketLost,
     SpeechArrived,
     SpeechFailed,
     SpeechFinished,
@@ -51,7 +61,7 @@ from session.stimuli import (
     UnitFailed,
     UnitFinished,
 )
-from session.timers import wake_up
+from session.timers import fire, wake_up
 
 STORY_LENGTH = 256
 HELD_COMMAND_BYTES = 1024
@@ -76,7 +86,7 @@ class DuplexSession:
         self._held: deque[ClientCommand | CloseRequested] = deque()
         self._held_bytes = 0
         self.stale = 0
-        """Stimuli that were dropped because their fence is over."""
+        """Stimuli that were dropped because their fence or their attachment is over."""
         self.story: deque[tuple[float, str, Fence, int]] = deque(maxlen=STORY_LENGTH)
         """What happened lately: when, which stimulus, under which fence, how many effects."""
 
@@ -99,6 +109,10 @@ class DuplexSession:
     def wants_speech_scores(self) -> bool:
         """Whether appends should carry voice-activity windows."""
         return self._state.detector is not None
+
+    def heeds(self, attachment: AttachmentId) -> bool:
+        """Whether what comes over `attachment` counts: it is the current one."""
+        return self._state.attachment.heeds(attachment)
 
     def snapshot(self) -> SessionSnapshot:
         """Return the session as a client may see it."""
@@ -125,8 +139,18 @@ class DuplexSession:
             case CloseRequested() if self._state.life is Life.OPENING:
                 self._hold(stimulus)  # after everything that was sent before it
                 return []
-            case CloseRequested() | SocketLost() | ReaderStalled() | StageLost() | StagesReleased():
-                return on_lifecycle.handle_ending(self._state, stimulus)
+            case Received():
+                return self._from_attachment(stimulus, now)
+            case EventAcked() | ResumeRequested() | SocketLost():
+                return on_attachment.handle(self._state, stimulus, now)
+            case (
+                CloseRequested()
+                | ReaderStalled()
+                | StageLost()
+                | StagesReleased()
+                | ReleaseFailed()
+            ):
+                return endings.handle(self._state, stimulus, now)
             case StagesOpened() | OpenFailed():
                 return self._from_stage(stimulus, now) + self._release_held(now)
             case StagesConfigured() | ConfigureFailed():
@@ -136,10 +160,18 @@ class DuplexSession:
             ):
                 return self._from_stage(stimulus, now)
             case Ticked():
-                return on_lifecycle.handle_notice(self._state, stimulus, now)
+                return fire(self._state, now)
             case _:
                 # After the end there is silence; whatever was still on its way means nothing.
                 return self._admit(stimulus, now)
+
+    def _from_attachment(self, received: Received, now: float) -> list[Effect]:
+        if not self.heeds(received.attachment):
+            self.stale += 1
+            return []
+        self._state.attachment.spoke()
+        self._state.lease.receive(now)
+        return self._dispatch(received.command, now)
 
     def _from_stage(
         self,
@@ -157,6 +189,7 @@ class DuplexSession:
         if self._state.fence.judge(stimulus.fence) is not FenceVerdict.CURRENT:
             self.stale += 1  # the one place that says so
             return []
+        self._state.lease.touch(now)
         match stimulus:
             case StagesOpened() | OpenFailed():
                 return on_lifecycle.handle_opening(self._state, stimulus, now)
@@ -167,6 +200,7 @@ class DuplexSession:
 
     def _admit(self, command: ClientCommand, now: float) -> list[Effect]:
         """Take a command now, keep it until the session is open, or drop it after the end."""
+        self._state.lease.receive(now)
         if self._state.life is Life.OPENING:
             self._hold(command)
             return []
@@ -213,6 +247,6 @@ class DuplexSession:
             case SessionConfigured():
                 return on_lifecycle.handle_settings(self._state, command, now)
             case HeartbeatReceived() | TurnSignalled() | EventRefused():
-                return on_lifecycle.handle_notice(self._state, command, now)
+                return on_lifecycle.handle_notice(self._state, command)
             case _:
                 assert_never(command)

@@ -1,18 +1,16 @@
-"""Handlers for a session's birth, settings and end."""
+"""Handlers for a session's birth, its settings, and what changes nothing else."""
 
 from dataclasses import replace
 from typing import assert_never
 
-from session.answering import end_answer, enter_next_epoch
 from session.config import SessionConfig
-from session.effects import CloseSocket, CloseStages, Effect, Emit, OpenStages
-from session.errors import ClientError, DuplexError, LimitError, UnsupportedOption
+from session.effects import CloseSocket, Effect, Emit, OpenStages
+from session.endings import INTERNAL_ERROR, NORMAL_CLOSURE, TRY_AGAIN_LATER, give_back
+from session.errors import ClientError, LimitError, UnsupportedOption
 from session.events import (
     ErrorRaised,
     HeartbeatAnswered,
-    SessionClosed,
     SessionCreated,
-    SessionExpired,
     SessionUpdated,
     TurnMoved,
 )
@@ -21,39 +19,29 @@ from session.pump import pump
 from session.speech_edges import close_open_speech
 from session.state import PendingUpdate, SessionState, make_detector
 from session.stimuli import (
-    CloseRequested,
     ConfigureFailed,
     EventRefused,
     HeartbeatReceived,
     OpenFailed,
     OpenRequested,
-    ReaderStalled,
     SessionConfigured,
-    SocketLost,
-    StageLost,
     StagesConfigured,
     StagesOpened,
-    StagesReleased,
-    Ticked,
     TurnSignalled,
 )
-from session.timers import fire
 from session.vad import SpeechDetector
-
-NORMAL_CLOSURE = 1000
-INTERNAL_ERROR = 1011
-TRY_AGAIN_LATER = 1013
 
 Opening = OpenRequested | StagesOpened | OpenFailed
 Settings = SessionConfigured | StagesConfigured | ConfigureFailed
-Ending = CloseRequested | SocketLost | ReaderStalled | StageLost | StagesReleased
-Notice = HeartbeatReceived | TurnSignalled | EventRefused | Ticked
+Notice = HeartbeatReceived | TurnSignalled | EventRefused
 
 
 def handle_opening(state: SessionState, stimulus: Opening, now: float) -> list[Effect]:
     """Apply one step of the open."""
     match stimulus:
         case OpenRequested():
+            state.attachment.attach_first(stimulus.attachment, is_resumable=stimulus.is_resumable)
+            state.lease.open(now)
             state.detector = make_detector(state.config)
             return [OpenStages(state.fence, state.runtime(state.config))]
         case StagesOpened():
@@ -89,25 +77,7 @@ def handle_settings(state: SessionState, stimulus: Settings, now: float) -> list
             assert_never(stimulus)
 
 
-def handle_ending(state: SessionState, stimulus: Ending) -> list[Effect]:
-    """Apply one step of the end."""
-    match stimulus:
-        case CloseRequested(reason=reason):
-            return close(state, reason, code=NORMAL_CLOSURE)
-        case SocketLost():
-            return close(state, "disconnect", code=NORMAL_CLOSURE)
-        case ReaderStalled():
-            failed = end_answer(state, "failed", "slow_reader") if state.response.active else []
-            return failed + close(state, "slow_reader", code=TRY_AGAIN_LATER, is_expiring=True)
-        case StageLost(stage=stage, error=error):
-            return stage_lost(state, stage, error)
-        case StagesReleased():
-            return _released(state)
-        case _:
-            assert_never(stimulus)
-
-
-def handle_notice(state: SessionState, stimulus: Notice, now: float) -> list[Effect]:
+def handle_notice(state: SessionState, stimulus: Notice) -> list[Effect]:
     """Apply a stimulus that changes no ledger by itself."""
     match stimulus:
         case HeartbeatReceived():
@@ -116,43 +86,23 @@ def handle_notice(state: SessionState, stimulus: Notice, now: float) -> list[Eff
             return _signal(state, stimulus)
         case EventRefused(error=error, event_id=event_id):
             return [Emit(ErrorRaised(error, event_id))]
-        case Ticked():
-            return fire(state, now)
         case _:
             assert_never(stimulus)
-
-
-def close(
-    state: SessionState, reason: str, *, code: int, is_expiring: bool = False
-) -> list[Effect]:
-    """Begin the end: no answer goes on, and both stages are asked to release everything."""
-    if state.life in (Life.CLOSING, Life.CLOSED, Life.ABANDONED):
-        state.life = move_life(state.life, LifeTrigger.CLOSE_ASKED)
-        return []
-    was_open = state.life is Life.OPEN
-    state.life = move_life(state.life, LifeTrigger.CLOSE_ASKED)
-    state.close_reason, state.close_code, state.is_expiring = reason, code, is_expiring
-    effects = close_open_speech(state)
-    if state.response.active is not None:
-        effects += end_answer(state, "cancelled", reason)
-    return [*effects, *_give_back(state)] if was_open else effects
-
-
-def _give_back(state: SessionState) -> list[Effect]:
-    enter_next_epoch(state)
-    state.input.discard_waiting("session_closed")
-    state.updates.clear()
-    return [CloseStages(state.fence)]
 
 
 def _opened(state: SessionState, now: float) -> list[Effect]:
     was_abandoned = state.life is Life.ABANDONED
     state.life = move_life(state.life, LifeTrigger.OPENED)
     if was_abandoned:
-        return _give_back(state)
+        return give_back(state)
+    state.lease.open(now)
+    token: str | None = None
+    if state.attachment.is_resumable:
+        token = state.ids.token()
+        state.attachment.renew_token(token)
     snapshot = state.snapshot()
-    created = [Emit(SessionCreated(snapshot)), Emit(SessionUpdated(snapshot))]
-    return [*created, *pump(state, now)]
+    created = SessionCreated(snapshot, state.attachment.generation, token)
+    return [Emit(created), Emit(SessionUpdated(snapshot)), *pump(state, now)]
 
 
 def _configure(state: SessionState, configured: SessionConfigured, now: float) -> list[Effect]:
@@ -222,26 +172,6 @@ def _changed_detector(state: SessionState) -> SpeechDetector | None:
     if detector is None or settings is None:
         return make_detector(state.config)
     return replace(detector, settings=settings)
-
-
-def stage_lost(state: SessionState, stage: str, error: DuplexError) -> list[Effect]:
-    """End a session whose state at a stage is gone. Told twice, it ends once."""
-    if state.life is not Life.OPEN:
-        return []
-    failed: list[Effect] = [Emit(ErrorRaised(error))]
-    if state.response.active is not None:
-        failed += end_answer(state, "failed", "stage_lost")
-    ending = close(state, f"{stage}_lost", code=INTERNAL_ERROR, is_expiring=True)
-    return failed + ending
-
-
-def _released(state: SessionState) -> list[Effect]:
-    state.life = move_life(state.life, LifeTrigger.RELEASED)
-    terminal = SessionExpired if state.is_expiring else SessionClosed
-    return [
-        Emit(terminal(state.fence, state.close_reason)),
-        CloseSocket(state.close_code, state.close_reason),
-    ]
 
 
 def _signal(state: SessionState, signal: TurnSignalled) -> list[Effect]:

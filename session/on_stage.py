@@ -11,6 +11,7 @@ from session.answering import (
 )
 from session.config import ResponseOptions
 from session.effects import Effect, Emit
+from session.endings import stage_lost
 from session.errors import DuplexError, StageError
 from session.events import (
     InputTranscribed,
@@ -22,7 +23,6 @@ from session.events import (
 from session.ids import ItemId
 from session.ledger.history import Item
 from session.ledger.response import CallJob, Response, SpeechJob, TextJob
-from session.on_lifecycle import stage_lost
 from session.pump import continuations_spent, pump
 from session.state import SessionState, Utterance
 from session.stimuli import SpeechArrived, SpeechFailed, SpeechFinished, UnitFailed, UnitFinished

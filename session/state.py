@@ -5,17 +5,19 @@ from dataclasses import dataclass, field
 
 from session.config import ConfigPatch, RuntimeConfig, SessionConfig, SessionLimits
 from session.errors import LocalProtocolError
-from session.events import SessionSnapshot
 from session.fence import Fence
 from session.ids import IdFactory, ItemId
 from session.ledger.append import AppendLedger
+from session.ledger.attachment import AttachmentLedger
 from session.ledger.calls import CallLedger
 from session.ledger.history import HistoryLedger
 from session.ledger.input import InputLedger
+from session.ledger.lease import LeaseLedger
 from session.ledger.playback import PlaybackLedger
 from session.ledger.response import ResponseLedger
 from session.lifecycle import Life, TurnState
 from session.model_profile import ModelProfile
+from session.snapshot import SessionSnapshot
 from session.tools import FREE_CHOICE
 from session.unit import INPUT_RATE_HZ, SAMPLE_BYTES
 from session.vad import SpeechDetector
@@ -67,6 +69,8 @@ class SessionState:
     playback: PlaybackLedger = field(default_factory=PlaybackLedger)
     history: HistoryLedger = field(default_factory=HistoryLedger)
     calls: CallLedger = field(default_factory=CallLedger)
+    attachment: AttachmentLedger = field(default_factory=AttachmentLedger)
+    lease: LeaseLedger = field(default_factory=LeaseLedger)
     overlap: Overlap = field(default_factory=Overlap)
     detector: SpeechDetector | None = None
     speech_item_id: ItemId | None = None
@@ -81,6 +85,8 @@ class SessionState:
     """Stage0 was given a turn to answer and has not said listen or speak to it yet."""
     wake_at_s: float | None = None
     """The wake-up that has been asked for and has not come yet."""
+    release_retry_at_s: float | None = None
+    """When the stages are asked again to release what they have not confirmed."""
     close_reason: str = ""
     close_code: int = 1000
     is_expiring: bool = False
@@ -134,6 +140,7 @@ class SessionState:
         self.input.validate()
         self.response.validate()
         self.playback.validate()
+        self.attachment.validate()
         if self.life is Life.CLOSED and self.response.active is not None:
             raise LocalProtocolError("closed with an answer still active")
         if self.append.pending is not None and self.life is Life.CLOSED:

@@ -1,7 +1,8 @@
 """What can happen to a session. Every value here enters through `DuplexSession.handle`.
 
 Client commands carry the client's `event_id` so that an error can name it. What a stage answers
-carries the fence it was asked with; the kernel drops it unless that fence is current.
+carries the fence it was asked with; the kernel drops it unless that fence is current. What comes
+over a socket is wrapped in `Received`; the kernel drops it unless that attachment is current.
 """
 
 from dataclasses import dataclass
@@ -9,7 +10,14 @@ from dataclasses import dataclass
 from session.config import ConfigPatch, ResponseOptions
 from session.errors import DuplexError
 from session.fence import Fence
-from session.ids import ItemId, ResponseId
+from session.ids import AttachmentId, ItemId, ResponseId
+from session.socket_stimuli import (
+    FIRST_ATTACHMENT,
+    EventAcked,
+    ReaderStalled,
+    ResumeRequested,
+    SocketLost,
+)
 from session.unit import SpeechChunk, UnitResult
 
 # --- from the client ------------------------------------------------------------------------
@@ -20,6 +28,9 @@ class OpenRequested:
     """The first event of a session: lease the stages. Its settings came with the constructor."""
 
     event_id: str | None = None
+    attachment: AttachmentId = FIRST_ATTACHMENT
+    is_resumable: bool = False
+    """Whether the client's dialect can go on with the session on another socket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,16 +218,6 @@ class EventRefused:
     event_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SocketLost:
-    """The client's socket is gone."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReaderStalled:
-    """The client does not read: the outbound queue is over its byte bound."""
-
-
 # --- from the stages --------------------------------------------------------------------------
 
 
@@ -315,6 +316,14 @@ class StagesReleased:
 
 
 @dataclass(frozen=True, slots=True)
+class ReleaseFailed:
+    """A stage did not confirm the release; it may hold something still. About a closed fence."""
+
+    fence: Fence
+    error: DuplexError
+
+
+@dataclass(frozen=True, slots=True)
 class Ticked:
     """A deadline asked for by `WakeAt` has come."""
 
@@ -343,10 +352,25 @@ SilentCommand = (
 ClientCommand = SilentCommand | AudioAppended
 """What a client can tell an open session."""
 
+AttachedCommand = ClientCommand | CloseRequested | EventAcked
+"""Everything that counts only when it comes over the current attachment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A client's command, and the attachment that it came over."""
+
+    attachment: AttachmentId
+    command: AttachedCommand
+
+
 Stimulus = (
     OpenRequested
+    | Received
     | ClientCommand
     | CloseRequested
+    | EventAcked
+    | ResumeRequested
     | SocketLost
     | ReaderStalled
     | StagesOpened
@@ -360,5 +384,6 @@ Stimulus = (
     | ConfigureFailed
     | StageLost
     | StagesReleased
+    | ReleaseFailed
     | Ticked
 )

@@ -7,15 +7,32 @@ Rule 3: one wake-up is asked for at a time. One that comes too early finds nothi
         again, so a deadline that moves on with every append costs nothing.
 """
 
-from session.effects import Effect, WakeAt
+from collections.abc import Callable
+from typing import Final
+
+from session.effects import Effect, Emit, WakeAt
+from session.endings import GOING_AWAY, NORMAL_CLOSURE, close, retry_release
+from session.lifecycle import Life
+from session.on_attachment import detach_idle
 from session.pump import continuation_deadline, continue_answer
+from session.socket_events import SessionExpiring
 from session.state import SessionState
+
+SESSION_CAP: Final = "max_session_duration"
+
+_Deadline = Callable[[SessionState], float | None]
+_Action = Callable[[SessionState, float], list[Effect]]
 
 
 def fire(state: SessionState, now: float) -> list[Effect]:
-    """Do what is due."""
+    """Do what is due, in the order of the table."""
     state.wake_at_s = None
-    return continue_answer(state, now)
+    effects: list[Effect] = []
+    for deadline, act in _TABLE:
+        due = deadline(state)
+        if due is not None and due <= now:
+            effects += act(state, now)
+    return effects
 
 
 def wake_up(state: SessionState, now: float) -> list[Effect]:
@@ -32,5 +49,79 @@ def wake_up(state: SessionState, now: float) -> list[Effect]:
 
 def next_deadline(state: SessionState) -> float | None:
     """Return the earliest deadline of all, or None."""
-    deadlines = (continuation_deadline(state),)
+    deadlines = [deadline(state) for deadline, _ in _TABLE]
     return min((due for due in deadlines if due is not None), default=None)
+
+
+# --- one pair for each reason: when, and what then ------------------------------------------
+
+
+def _release_at(state: SessionState) -> float | None:
+    return state.release_retry_at_s
+
+
+def _retry_release(state: SessionState, now: float) -> list[Effect]:
+    del now
+    return retry_release(state)
+
+
+def _ends_at(state: SessionState) -> float | None:
+    return state.lease.ends_at_s(state.limits) if state.life is Life.OPEN else None
+
+
+def _end(state: SessionState, now: float) -> list[Effect]:
+    del now
+    return close(state, SESSION_CAP, code=GOING_AWAY, is_expiring=True)
+
+
+def _grace_over_at(state: SessionState) -> float | None:
+    detached_at_s = state.attachment.detached_at_s
+    if state.life is not Life.OPEN or detached_at_s is None:
+        return None
+    # Whatever goes on in the session: nobody is there to hear it.
+    return detached_at_s + state.limits.disconnect_grace_s
+
+
+def _end_grace(state: SessionState, now: float) -> list[Effect]:
+    del now
+    return close(state, "disconnect_grace_expired", code=NORMAL_CLOSURE, is_expiring=True)
+
+
+def _idle_at(state: SessionState) -> float | None:
+    if state.life is not Life.OPEN or state.append.is_busy:
+        return None
+    return state.lease.idle_at_s(state.limits)
+
+
+def _end_idle(state: SessionState, now: float) -> list[Effect]:
+    del now
+    return close(state, "idle_ttl_expired", code=NORMAL_CLOSURE, is_expiring=True)
+
+
+def _silent_socket_at(state: SessionState) -> float | None:
+    if state.life is not Life.OPEN or state.attachment.current is None:
+        return None
+    return state.lease.received_at_s + state.config.idle_timeout_s
+
+
+def _announces_at(state: SessionState) -> float | None:
+    return state.lease.announces_at_s(state.limits) if state.life is Life.OPEN else None
+
+
+def _announce_end(state: SessionState, now: float) -> list[Effect]:
+    state.lease.is_end_announced = True
+    ends_at_s = state.lease.ends_at_s(state.limits)
+    left_ms = 0 if ends_at_s is None else max(0, round((ends_at_s - now) * 1000))
+    return [Emit(SessionExpiring(state.fence, SESSION_CAP, left_ms))]
+
+
+# What ends the session comes first: then the rest has no deadline any more.
+_TABLE: Final[tuple[tuple[_Deadline, _Action], ...]] = (
+    (_release_at, _retry_release),
+    (_ends_at, _end),
+    (_grace_over_at, _end_grace),
+    (_idle_at, _end_idle),
+    (_silent_socket_at, detach_idle),
+    (_announces_at, _announce_end),
+    (continuation_deadline, continue_answer),
+)

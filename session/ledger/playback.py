@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from session.errors import LocalProtocolError
-from session.events import Playback, TextMark
+from session.events import TextMark
 from session.ids import ResponseId
+from session.snapshot import Playback
 from session.unit import OUTPUT_RATE_HZ, samples_to_ms
 
 KEPT_ANSWERS: Final = 64

@@ -11,10 +11,11 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 
 from session.config import ConfigPatch
 from session.ids import ItemId, ResponseId, SessionId
-from session.realtime.commands import Command, EventAcked, ResumeRequested
+from session.realtime.commands import Command, SessionResumeAsked
 from session.realtime.readers import MAX_TEXT_CHARS, bad_value, too_long
 from session.realtime.response_options import read_options
 from session.realtime.session_fields import read_patch
+from session.socket_stimuli import EventAcked
 from session.stimuli import (
     BargedIn,
     CloseRequested,
@@ -94,7 +95,7 @@ class SessionResume(ClientEvent):
 
     def to_command(self) -> Command:
         """Return the request for the gateway."""
-        return ResumeRequested(
+        return SessionResumeAsked(
             SessionId(self.session_id),
             self.resume_token,
             self.last_received_server_event_seq,

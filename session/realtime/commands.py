@@ -4,7 +4,11 @@ from dataclasses import dataclass, field
 
 from session.config import AudioFormat
 from session.ids import SessionId
-from session.stimuli import CloseRequested, SilentCommand
+from session.socket_stimuli import EventAcked
+from session.stimuli import (
+    CloseRequested,
+    SilentCommand,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,7 @@ class AudioReceived:
 
 
 @dataclass(frozen=True, slots=True)
-class ResumeRequested:
+class SessionResumeAsked:
     """`session.resume`: this socket wants to go on with an open session."""
 
     session_id: SessionId
@@ -39,12 +43,4 @@ class ResumeRequested:
     event_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EventAcked:
-    """`session.event_ack`: everything up to this server event needs no replay."""
-
-    server_event_seq: int
-    event_id: str | None = None
-
-
-Command = AudioReceived | ResumeRequested | EventAcked | SilentCommand | CloseRequested
+Command = AudioReceived | SessionResumeAsked | EventAcked | SilentCommand | CloseRequested

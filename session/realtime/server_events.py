@@ -22,65 +22,10 @@ from session.realtime.event_objects import (
     TextPart,
     TruncatedFact,
 )
-from session.realtime.server_objects import (
-    Absent,
-    ItemObject,
-    SessionObject,
-    WireObject,
-)
-
-
-class ServerEvent(WireObject):
-    """Base of every server event."""
-
-    type: str
-    event_id: str = ""
-    """Filled in by `to_text`, so that no event can be sent without."""
-
-    def to_text(self, event_id: str) -> str:
-        """Return the JSON text of the frame."""
-        return self.model_copy(update={"event_id": event_id}).model_dump_json()
-
+from session.realtime.server_objects import Absent, ItemObject
+from session.realtime.session_events import ServerEvent
 
 # --- session --------------------------------------------------------------------------------
-
-
-class SessionCreated(ServerEvent):
-    """The session is open; the first event."""
-
-    type: Literal["session.created"] = "session.created"
-    session: SessionObject
-
-
-class SessionUpdated(ServerEvent):
-    """The settings are these now."""
-
-    type: Literal["session.updated"] = "session.updated"
-    session: SessionObject
-
-
-class SessionClosed(ServerEvent):
-    """The last event of a session that was closed on request."""
-
-    type: Literal["session.closed"] = "session.closed"
-    session_id: str
-    reason: str
-    event: NoFact = NoFact()
-
-
-class SessionExpired(ServerEvent):
-    """The last event of a session that the server ended."""
-
-    type: Literal["session.expired"] = "session.expired"
-    session_id: str
-    reason: str
-
-
-class SessionHeartbeatAck(ServerEvent):
-    """The session lives."""
-
-    type: Literal["session.heartbeat_ack"] = "session.heartbeat_ack"
-    session_id: str
 
 
 class TurnEvent(ServerEvent):

@@ -13,3 +13,7 @@ class SeqIds:
         """Return the next id of its kind."""
         self._made[prefix] += 1
         return f"{prefix}_{self._made[prefix]}"
+
+    def token(self) -> str:
+        """Return the next token."""
+        return self.new("token")

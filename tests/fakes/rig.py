@@ -1,22 +1,29 @@
 """A session actor on fakes, and words to drive it with."""
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self, TypeVar
 
-from serve_app.outbound import Outbound
 from serve_app.session_actor import SessionActor, World
 from serve_app.timings import GatewayTimings
 from session.config import SessionConfig, SessionLimits, default_config
 from session.effects import CloseSocket, Effect
-from session.events import Event
+from session.events import Event, SessionCreated
 from session.fence import Fence
-from session.ids import IdFactory, SessionId
+from session.ids import AttachmentId, IdFactory, SessionId
 from session.machine import DuplexSession
 from session.model_profile import ModelProfile
+from session.outbox import Frame, Outbox
 from session.realtime.commands import AudioReceived, Command
-from session.stimuli import CloseRequested, OpenRequested, SocketLost, Stimulus
+from session.socket_events import ResyncRequired, SessionReplaced, SessionResumed
+from session.socket_stimuli import FIRST_ATTACHMENT, SocketLost
+from session.stimuli import (
+    CloseRequested,
+    OpenRequested,
+    Received,
+    Stimulus,
+)
 from session.unit import INPUT_RATE_HZ
 from stages.scripted.plugin import PLUGIN
 from tests.fakes.clock import FakeClock
@@ -48,12 +55,48 @@ class RecordingSession(DuplexSession):
 
     def handle(self, stimulus: Stimulus, *, now: float) -> list[Effect]:
         """Note the stimulus and apply it."""
-        self.handled.append(stimulus)
-        if self.breaks_at is not None and isinstance(stimulus, self.breaks_at):
+        told = stimulus.command if isinstance(stimulus, Received) else stimulus
+        self.handled.append(told)
+        if self.breaks_at is not None and isinstance(told, self.breaks_at):
             raise RuntimeError(f"told to break at {self.breaks_at.__name__}")
         effects = super().handle(stimulus, now=now)
         self.validate()
         return effects
+
+
+@dataclass(frozen=True)
+class Echo:
+    """A wire event that is the kernel's own."""
+
+    event: Event
+    written: dict[str, Event]
+
+    @property
+    def is_journaled(self) -> bool:
+        """As the duplex dialect has it."""
+        plain = SessionCreated | SessionResumed | SessionReplaced | ResyncRequired
+        return not isinstance(self.event, plain)
+
+    def to_text(self, event_id: str, server_event_seq: int | None = None) -> str:
+        """Return the id, under which the event is found again."""
+        del server_event_seq
+        self.written[event_id] = self.event
+        return event_id
+
+
+class EchoProjector:
+    """A dialect whose wire events are the kernel's events, so that tests can compare values."""
+
+    def __init__(self) -> None:
+        self.written: dict[str, Event] = {}
+
+    def project(self, event: Event) -> list[Echo]:
+        """Return the event itself."""
+        return [Echo(event, self.written)]
+
+    def heard(self, item: Frame | CloseSocket) -> Event | CloseSocket:
+        """Return what a frame stands for."""
+        return item if isinstance(item, CloseSocket) else self.written[item.text]
 
 
 class Rig:
@@ -66,12 +109,12 @@ class Rig:
         session_id: str = "sess_1",
         config: SessionConfig | None = None,
         limits: SessionLimits | None = None,
+        is_resumable: bool = False,
     ) -> None:
         self.directory = directory
         self.knobs = directory.knobs
         self.clock = FakeClock()
         self.limits = limits or SessionLimits()
-        self.outbound = Outbound(self.limits.max_output_bytes_per_session)
         descriptor = directory.descriptor
         self.session = RecordingSession(
             fence=Fence(SessionId(session_id), 0, 0, 0),
@@ -81,12 +124,21 @@ class Rig:
             ids=SeqIds(),
         )
         self.world = World(directory, self.clock, self.limits, open_energy_scorer, GatewayTimings())
-        self.actor = SessionActor(self.session, world=self.world, outbound=self.outbound)
+        self.echo = EchoProjector()
+        outbox = Outbox(
+            self.echo,
+            ids=SeqIds(),
+            limits=self.limits,
+            attachment=FIRST_ATTACHMENT,
+            keeps_journal=is_resumable,
+        )
+        self.actor = SessionActor(self.session, world=self.world, outbox=outbox)
+        self.opening = OpenRequested(is_resumable=is_resumable)
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self.actor.run())
-        self.post(OpenRequested())
+        self.post(self.opening)
         return self
 
     async def __aexit__(
@@ -107,14 +159,15 @@ class Rig:
     def post(self, *contents: Command | Stimulus) -> None:
         """Put things in the mailbox, in order."""
         for content in contents:
-            self.actor.post(content)
+            is_own = isinstance(content, OpenRequested | SocketLost)
+            self.actor.post(content, attachment=None if is_own else FIRST_ATTACHMENT)
 
-    async def next(self) -> Event | CloseSocket:
+    async def next(self, attachment: AttachmentId = FIRST_ATTACHMENT) -> Event | CloseSocket:
         """Take the next thing that would be sent."""
         async with asyncio.timeout(WAIT_S):
-            outgoing = await self.outbound.take()
-        self.outbound.sent(outgoing)
-        return outgoing.content
+            item = await self.actor.outbound.next(attachment)
+        assert item is not None, "nothing more will be said"
+        return self.echo.heard(item)
 
     async def until(self, kind: type[ContentT]) -> ContentT:
         """Read on to the first of a kind and return it."""

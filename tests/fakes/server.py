@@ -70,7 +70,9 @@ async def serving(
     **settings: Any,
 ) -> AsyncIterator[Service]:
     """Run the gateway on a free port of this machine; at the end show that nothing is held."""
-    base = GatewaySettings(limits=limits or SessionLimits(), allow_unauthenticated=True)
+    # Clients that hang up in a test do not come back, unless the test says so.
+    bounds = limits or SessionLimits(disconnect_grace_s=0)
+    base = GatewaySettings(limits=bounds, allow_unauthenticated=True)
     gateway = Gateway(
         replace(base, **settings), lambda: _found(directory), open_scorer=open_energy_scorer
     )

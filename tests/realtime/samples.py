@@ -24,14 +24,12 @@ from session.events import (
     ListenDecided,
     OutputBufferCleared,
     OverlapDecided,
-    Playback,
     PlaybackAdvanced,
     ResponseFinished,
     ResponseStarted,
     SessionClosed,
     SessionCreated,
     SessionExpired,
-    SessionSnapshot,
     SessionUpdated,
     SpeakDecided,
     SpeechDelta,
@@ -45,6 +43,8 @@ from session.ids import ItemId, ResponseId, SessionId
 from session.model_profile import ModelProfile
 from session.realtime.dialects.duplex import DuplexProjector, Encode
 from session.realtime.facts import ServerFacts
+from session.snapshot import Playback, SessionSnapshot
+from session.socket_events import ResyncRequired, SessionExpiring, SessionReplaced, SessionResumed
 from tests.fakes.ids import SeqIds
 
 PCM16 = AudioFormat(AudioEncoding.PCM16, 24_000)
@@ -75,13 +75,19 @@ def as_is(pcm: bytes, audio_format: AudioFormat) -> bytes:
 
 
 def projector(encode: Encode = as_is) -> DuplexProjector:
-    return DuplexProjector(facts=facts(), ids=SeqIds(), encode=encode)
+    return DuplexProjector(facts=facts(), encode=encode)
+
+
+def texts(by: DuplexProjector, *events: Event) -> list[str]:
+    """Project events in order and write each wire event."""
+    ids = SeqIds()
+    return [sent.to_text(ids.new("event")) for event in events for sent in by.project(event)]
 
 
 def project(*events: Event, by: DuplexProjector | None = None) -> list[dict[str, Any]]:
     """Project events in order by one projector; return what is sent, as read by a client."""
     projecting = by or projector()
-    return [json.loads(text) for event in events for text in projecting.project(event)]
+    return [json.loads(text) for text in texts(projecting, *events)]
 
 
 def types(*events: Event) -> list[str]:
@@ -139,7 +145,11 @@ CANCELLED = replace(
 )
 
 SAMPLES: tuple[Event, ...] = (
-    SessionCreated(SNAPSHOT),
+    SessionCreated(SNAPSHOT, 1, "token"),
+    SessionResumed(SNAPSHOT, 2, "token"),
+    SessionReplaced(FENCE, 1),
+    ResyncRequired(FENCE, "journal_gap", 3, 9),
+    SessionExpiring(FENCE, "max_session_duration", 60_000),
     SessionUpdated(SNAPSHOT),
     SessionClosed(FENCE, "client_close"),
     SessionExpired(FENCE, "idle_ttl_expired"),

@@ -4,8 +4,9 @@ import pytest
 
 from session.config import AudioEncoding, AudioFormat, ConfigPatch, ResponseOptions
 from session.ids import ItemId, ResponseId, SessionId
-from session.realtime.commands import AudioReceived, Command, EventAcked, ResumeRequested
+from session.realtime.commands import AudioReceived, Command, SessionResumeAsked
 from session.realtime.decode import ALIASES, CLIENT_EVENTS
+from session.socket_stimuli import EventAcked
 from session.stimuli import (
     BargedIn,
     CloseRequested,
@@ -52,12 +53,12 @@ GOOD: list[tuple[str, Fields, Command]] = [
     (
         "session.resume",
         {"session_id": "s", "resume_token": "t"},
-        ResumeRequested(SessionId("s"), "t", 0, "c-1"),
+        SessionResumeAsked(SessionId("s"), "t", 0, "c-1"),
     ),
     (
         "session.resume",
         {"session_id": "s", "resume_token": "t", "last_received_server_event_seq": 7},
-        ResumeRequested(SessionId("s"), "t", 7, "c-1"),
+        SessionResumeAsked(SessionId("s"), "t", 7, "c-1"),
     ),
     ("session.event_ack", {"server_event_seq": 0}, EventAcked(0, "c-1")),
     ("session.heartbeat", {}, HeartbeatReceived("c-1")),

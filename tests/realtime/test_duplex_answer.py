@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from session.config import AudioEncoding, AudioFormat
-from session.events import Event, Playback, ResponseFinished, SpeechDelta, TextMark
+from session.events import Event, ResponseFinished, SpeechDelta, TextMark
 from session.ids import ItemId, ResponseId
 from session.realtime.dialects.duplex import MAX_DELTA_BYTES
 from session.realtime.dialects.shapes import MAX_LATENCIES
+from session.snapshot import Playback
 from session.unit import SegmentMetrics
 from tests.realtime.samples import (
     CANCELLED,
@@ -28,6 +29,7 @@ from tests.realtime.samples import (
     STARTED,
     project,
     projector,
+    texts,
     types,
 )
 
@@ -351,9 +353,9 @@ def test_the_worst_frames_stay_under_the_bound() -> None:
     item = replace(FINISHED.item, text=worst_text * 2, marks=marks)
     by = projector()
     events: list[Event] = [STARTED, delta, replace(FINISHED, item=item, metrics=(many,))]
-    texts = [text for event in events for text in by.project(event)]
-    assert max(len(text.encode()) for text in texts) < MAX_FRAME_BYTES
-    metrics = json.loads(texts[-2])["response"]["metadata"]["vllm_omni"]["stage_metrics"]
+    sent = texts(by, *events)
+    assert max(len(text.encode()) for text in sent) < MAX_FRAME_BYTES
+    metrics = json.loads(sent[-2])["response"]["metadata"]["vllm_omni"]["stage_metrics"]
     assert len(metrics["vllm_itls_ms"]) == MAX_LATENCIES
 
 

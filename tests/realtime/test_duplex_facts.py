@@ -24,15 +24,14 @@ from session.events import (
     ItemShown,
     ItemView,
     ListenDecided,
-    Playback,
     PlaybackAdvanced,
     SessionCreated,
-    SessionSnapshot,
 )
 from session.ids import ItemId, ResponseId
 from session.model_profile import ModelProfile
-from session.realtime import server_events
-from session.realtime.server_events import ServerEvent
+from session.realtime import server_events, session_events
+from session.realtime.session_events import ServerEvent
+from session.snapshot import Playback, SessionSnapshot
 from tests.realtime.samples import (
     ANSWER,
     DELTA,
@@ -48,11 +47,16 @@ from tests.realtime.samples import (
     facts,
     project,
     projector,
+    texts,
     types,
 )
 
 EXPECTED_TYPES = {
     "SessionCreated": ["session.created"],
+    "SessionResumed": ["session.resumed"],
+    "SessionReplaced": ["session.replaced"],
+    "ResyncRequired": ["session.resync_required"],
+    "SessionExpiring": ["session.expiring"],
     "SessionUpdated": ["session.updated"],
     "SessionClosed": ["session.closed"],
     "SessionExpired": ["session.expired"],
@@ -81,7 +85,7 @@ def models() -> dict[str, type[ServerEvent]]:
     """Return the models of server events by the type they write."""
     kinds = [
         kind
-        for kind in vars(server_events).values()
+        for kind in (vars(server_events) | vars(session_events)).values()
         if isinstance(kind, type) and issubclass(kind, ServerEvent)
     ]
     named = {kind.model_fields["type"].default: kind for kind in kinds}
@@ -95,16 +99,16 @@ def test_there_is_a_sample_of_every_event() -> None:
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: type(sample).__name__)
 def test_every_event_is_projected_and_reads_back(sample: Event) -> None:
     by = projector()
-    texts = by.project(sample)
-    assert texts
-    for text in texts:
+    sent = texts(by, sample)
+    assert sent
+    for text in sent:
         assert text.encode()
         read = json.loads(text)
         model = models()[read["type"]].model_validate_json(text)
         assert json.loads(model.to_text(read["event_id"])) == read
     expected = EXPECTED_TYPES.get(type(sample).__name__)
     if expected is not None:
-        assert [json.loads(text)["type"] for text in texts] == expected
+        assert [json.loads(text)["type"] for text in sent] == expected
 
 
 def test_no_two_server_events_share_an_id() -> None:

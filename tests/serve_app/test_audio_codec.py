@@ -12,9 +12,10 @@ from serve_app.audio_codec import InputConverter, OutputEncoder, StreamResampler
 from serve_app.wav import build_wav, parse_wav
 from session.config import AudioEncoding, AudioFormat
 from session.errors import BadAudio
-from session.events import ItemView, Playback, ResponseFinished, SpeechDelta
+from session.events import ItemView, ResponseFinished, SpeechDelta
 from session.fence import Fence
 from session.ids import ItemId, ResponseId, SessionId
+from session.snapshot import Playback
 
 PCM16_16K = AudioFormat(AudioEncoding.PCM16, 16_000)
 PCM16_24K = AudioFormat(AudioEncoding.PCM16, 24_000)

@@ -3,24 +3,20 @@
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
-from serve_app.connection import STUCK_AFTER_S, Connection, Encode, Host, Query, read_query
+from serve_app.connection import STUCK_AFTER_S, Connection, Query, read_query
 from serve_app.open_sessions import OpenSessions
-from serve_app.outbound import Outbound
-from serve_app.session_actor import SessionActor, World
+from serve_app.session_actor import World
+from serve_app.session_host import SessionHost
 from serve_app.timings import GatewayTimings
-from session.config import SessionConfig, SessionLimits, default_config
+from session.config import SessionLimits, default_config
 from session.errors import StageFailed
-from session.fence import Fence
-from session.ids import SessionId
-from session.machine import DuplexSession
-from session.realtime.dialects.duplex import DuplexProjector
 from session.realtime.facts import ServerFacts
 from tests.fakes.clock import FakeClock
 from tests.fakes.ids import SeqIds
@@ -36,16 +32,15 @@ class Line:
     """A connection on a socket in memory, and the test at the other end."""
 
     directory: ScriptedDirectory
-    limits: SessionLimits = field(default_factory=SessionLimits)
+    limits: SessionLimits = field(default_factory=lambda: SessionLimits(disconnect_grace_s=0))
     query: Query = field(default_factory=lambda: Query(None, autostarts=True))
     socket: MemorySocket = field(default_factory=MemorySocket)
     clock: FakeClock = field(default_factory=FakeClock)
     ids: SeqIds = field(default_factory=SeqIds)
     sessions: OpenSessions = field(default_factory=OpenSessions)
-    actors: list[SessionActor] = field(default_factory=list)
     task: asyncio.Task[None] | None = None
 
-    def host(self) -> Host:
+    def host(self) -> SessionHost:
         """Return what the gateway would give."""
         descriptor = self.directory.descriptor
         facts = ServerFacts(
@@ -56,26 +51,8 @@ class Line:
         )
         world = World(self.directory, self.clock, self.limits, open_energy_scorer, GatewayTimings())
 
-        def project(encode: Encode) -> DuplexProjector:
-            return DuplexProjector(facts=facts, ids=self.ids, encode=encode)
-
-        def begin(
-            config: SessionConfig, outbound: Outbound, when_over: Callable[[], None]
-        ) -> SessionActor:
-            session = DuplexSession(
-                fence=Fence(SessionId(self.ids.new("sess")), 0, 0, 0),
-                config=config,
-                limits=self.limits,
-                profile=descriptor.profile,
-                ids=self.ids,
-            )
-            actor = SessionActor(session, world=world, outbound=outbound)
-            self.actors.append(actor)
-            self.sessions.start(actor, when_over)
-            return actor
-
         defaults = default_config(descriptor.model_id, descriptor.profile)
-        return Host(world, defaults, project, begin)
+        return SessionHost(world, defaults, facts, self.ids, self.sessions)
 
     async def hear(self) -> dict[str, Any]:
         """Wait for the server's next event."""
@@ -140,7 +117,7 @@ async def test_any_other_event_opens_with_defaults_and_is_done(
     query = Query(model, autostarts=autostarts)
     async with dialled(ScriptedDirectory(), query=query) as line:
         await settle()
-        assert not line.actors
+        assert len(line.sessions) == 0
         line.socket.say(client("session.heartbeat"))
         said = await line.until("session.heartbeat_ack")
         assert kinds(said) == ["session.created", "session.updated", "session.heartbeat_ack"]
@@ -155,13 +132,12 @@ async def test_what_can_not_begin_a_session_gets_an_error_and_another_try() -> N
         line.socket.say(update(turn_detection=None, overlap_policy="barge_in_on_speech"))
         errors = [await line.hear() for _ in range(5)]
         assert kinds(errors) == ["error"] * 5
-        assert [error["error"]["code"] for error in errors][2:4] == [
-            "unsupported_session_resume"
-        ] * 2
+        codes = [error["error"]["code"] for error in errors]
+        assert codes[2:4] == ["session_resume_expired", "illegal_now"]
         assert errors[2]["error"]["event_id"] == "r"
         line.socket.say(update())
         assert (await line.hear())["type"] == "session.created"
-        assert len(line.actors) == 1
+        assert len(line.sessions) == 1
 
 
 async def test_a_client_that_says_nothing_is_told_so() -> None:
@@ -181,7 +157,7 @@ async def test_a_session_does_not_begin_on_a_socket_that_is_being_closed() -> No
         line.clock.advance(line.limits.config_timeout_s)
         line.socket.say(update())
         await settle()
-        assert not line.actors
+        assert len(line.sessions) == 0
         line.socket.read_again()
         assert await line.socket.wait_closed() == (1000, "config_timeout")
 
@@ -199,7 +175,7 @@ async def test_closing_before_anything_began_opens_nothing() -> None:
     async with dialled(ScriptedDirectory()) as line:
         line.socket.say(client("session.close", reason="changed my mind"))
         assert await line.socket.wait_closed() == (1000, "changed my mind")
-        assert not line.actors
+        assert len(line.sessions) == 0
 
 
 @pytest.mark.parametrize(
@@ -308,7 +284,7 @@ async def test_a_client_that_vanishes_while_it_is_sent_to() -> None:
 
 
 async def test_a_slow_reader_is_closed_with_try_again_when_it_reads_at_last() -> None:
-    limits = replace(SessionLimits(), max_output_bytes_per_session=8_192)
+    limits = replace(SessionLimits(disconnect_grace_s=0), max_output_bytes_per_session=8_192)
     async with dialled(answering(), limits=limits) as line:
         line.socket.say(update(extra_body={"auto_response": True}))
         await line.until("session.updated")
@@ -324,7 +300,7 @@ async def test_a_slow_reader_is_closed_with_try_again_when_it_reads_at_last() ->
 
 
 async def test_a_reader_that_never_reads_again_is_left() -> None:
-    limits = replace(SessionLimits(), max_output_bytes_per_session=8_192)
+    limits = replace(SessionLimits(disconnect_grace_s=0), max_output_bytes_per_session=8_192)
     async with dialled(answering(), limits=limits) as line:
         line.socket.say(update(extra_body={"auto_response": True}))
         await line.until("session.updated")

@@ -31,7 +31,8 @@ from session.events import (
     UserSpeechStarted,
 )
 from session.ids import SessionId
-from session.realtime.commands import AudioReceived, Command, EventAcked, ResumeRequested
+from session.realtime.commands import AudioReceived, Command, SessionResumeAsked
+from session.socket_stimuli import EventAcked
 from session.stimuli import (
     AudioAppended,
     BargedIn,
@@ -419,7 +420,7 @@ async def test_settings_reach_the_stages_or_are_refused() -> None:
 
 async def test_commands_about_resuming_get_a_typed_error() -> None:
     async with Rig(ScriptedDirectory(), config=config()) as rig:
-        rig.post(ResumeRequested(SessionId("sess_9"), "token", event_id="r"))
+        rig.post(SessionResumeAsked(SessionId("sess_9"), "token", event_id="r"))
         error = await rig.until(ErrorRaised)
         assert (error.error.wire_code, error.event_id) == ("unsupported_session_resume", "r")
         rig.post(EventAcked(7, "k"))

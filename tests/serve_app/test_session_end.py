@@ -20,13 +20,12 @@ from session.events import (
     SessionExpired,
     SessionUpdated,
 )
+from session.socket_stimuli import ReaderStalled, SocketLost
 from session.stimuli import (
     BargedIn,
     CloseRequested,
     InputCleared,
-    ReaderStalled,
     SessionConfigured,
-    SocketLost,
     SpeechArrived,
     StagesReleased,
     Stimulus,

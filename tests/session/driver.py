@@ -63,6 +63,9 @@ class CountingIds:
         self._next += 1
         return f"{prefix}_{self._next}"
 
+    def token(self) -> str:
+        return self.new("token")
+
 
 class Driver:
     """Feeds a session and keeps everything it asked for."""
@@ -184,8 +187,9 @@ def transcript(events: list[Event]) -> str:
 
 
 def names(effects: list[Effect]) -> list[str]:
-    """Names of events and effects in order, for whole-sequence assertions."""
-    return [type(e.event).__name__ if isinstance(e, Emit) else type(e).__name__ for e in effects]
+    """Names of events and effects in order, for whole-sequence assertions; without wake-ups."""
+    shown = [effect for effect in effects if not isinstance(effect, WakeAt)]
+    return [type(e.event).__name__ if isinstance(e, Emit) else type(e).__name__ for e in shown]
 
 
 __all__ = [

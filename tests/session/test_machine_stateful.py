@@ -25,6 +25,7 @@ from session.effects import CloseStages, ConfigureStages, Effect, SubmitUnit, Sy
 from session.errors import StageFailed, StageUnavailable
 from session.ids import ItemId
 from session.machine import DuplexSession
+from session.socket_stimuli import ReaderStalled, SocketLost
 from session.stimuli import (
     BargedIn,
     CloseRequested,
@@ -37,11 +38,9 @@ from session.stimuli import (
     ItemTruncated,
     OutputClearRequested,
     PlaybackAcked,
-    ReaderStalled,
     ResponseCancelRequested,
     ResponseRequested,
     SessionConfigured,
-    SocketLost,
     SpeechArrived,
     SpeechFailed,
     SpeechFinished,

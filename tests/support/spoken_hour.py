@@ -82,6 +82,10 @@ class EvenIds:
         """Return the next id."""
         return f"{prefix}_{next(self._numbers):08d}"
 
+    def token(self) -> str:
+        """Return a token of the same length each time."""
+        return self.new("token")
+
 
 def plain(session: DuplexSession, stimulus: Stimulus, now: float) -> list[Effect]:
     """Handle a stimulus and nothing else."""

@@ -16,8 +16,9 @@ from itertools import chain
 from typing import Final, assert_never
 
 from session import events as kernel
+from session import socket_events
 from session.config import AudioEncoding, AudioFormat
-from session.ids import IdFactory, ResponseId
+from session.ids import ResponseId
 from session.realtime import server_events as wire
 from session.realtime.capabilities import Capabilities
 from session.realtime.dialects import duplex_facts, shapes
@@ -35,6 +36,7 @@ from session.realtime.event_objects import (
 )
 from session.realtime.facts import ServerFacts
 from session.realtime.server_objects import ItemObject
+from session.realtime.session_events import ServerEvent
 from session.unit import OUTPUT_RATE_HZ, SAMPLE_BYTES, samples_to_ms
 
 MAX_DELTA_BYTES: Final = 240_000
@@ -56,19 +58,15 @@ class _Answer:
 
 
 class DuplexProjector:
-    """Turns one attachment's events into JSON texts, at the moment they are sent."""
+    """Turns one session's events into wire events, at the moment they are sent."""
 
-    def __init__(self, *, facts: ServerFacts, ids: IdFactory, encode: Encode) -> None:
+    def __init__(self, *, facts: ServerFacts, encode: Encode) -> None:
         self._capabilities = facts.capabilities()
-        self._ids = ids
         self._encode = encode
         self._answers: dict[ResponseId, _Answer] = {}
 
-    def project(self, event: kernel.Event) -> list[str]:
-        """Return the event's JSON texts in wire order."""
-        return [sent.to_text(self._ids.new("event")) for sent in self._wire_events(event)]
-
-    def _wire_events(self, event: kernel.Event) -> list[wire.ServerEvent]:
+    def project(self, event: kernel.Event) -> list[ServerEvent]:
+        """Return the event's wire events in order."""
         match event:
             case kernel.ResponseStarted():
                 is_text = "audio" not in event.output_modalities
@@ -99,7 +97,7 @@ class DuplexProjector:
         """Return what is known of an answer; one that began on another socket starts here."""
         return self._answers.setdefault(response_id, _Answer(is_text))
 
-    def _delta(self, event: kernel.SpeechDelta, answer: _Answer) -> list[wire.ServerEvent]:
+    def _delta(self, event: kernel.SpeechDelta, answer: _Answer) -> list[ServerEvent]:
         if answer.is_text:
             return _text_delta(event, answer)
         pieces = _pieces(event, self._encode)
@@ -121,10 +119,14 @@ class _Piece:
     end_ms: int
 
 
-def _facts(event: duplex_facts.Fact, capabilities: Capabilities) -> list[wire.ServerEvent]:
+def _facts(event: duplex_facts.Fact, capabilities: Capabilities) -> list[ServerEvent]:
     match event:
         case (
             kernel.SessionCreated()
+            | socket_events.SessionResumed()
+            | socket_events.SessionReplaced()
+            | socket_events.ResyncRequired()
+            | socket_events.SessionExpiring()
             | kernel.SessionUpdated()
             | kernel.SessionClosed()
             | kernel.SessionExpired()
@@ -163,7 +165,7 @@ def _facts(event: duplex_facts.Fact, capabilities: Capabilities) -> list[wire.Se
 # --- the life of an answer ------------------------------------------------------------------
 
 
-def _placed(answer: _Answer, events: list[wire.ServerEvent]) -> list[wire.ServerEvent]:
+def _placed(answer: _Answer, events: list[ServerEvent]) -> list[ServerEvent]:
     """Name the place of the message, where function calls have come before it."""
     if answer.message_index == 0:
         return events
@@ -174,7 +176,7 @@ def _placed(answer: _Answer, events: list[wire.ServerEvent]) -> list[wire.Server
     ]
 
 
-def _started(event: kernel.ResponseStarted, answer: _Answer) -> list[wire.ServerEvent]:
+def _started(event: kernel.ResponseStarted, answer: _Answer) -> list[ServerEvent]:
     echo = CreatedEcho(response_id=event.response_id, epoch=event.fence.epoch)
     metadata = {**dict(event.metadata), "duplex_event": echo}
     created = wire.ResponseCreated(
@@ -190,7 +192,7 @@ def _started(event: kernel.ResponseStarted, answer: _Answer) -> list[wire.Server
 
 def _message_opened(
     event: kernel.ResponseStarted | kernel.AnswerItemOpened, answer: _Answer
-) -> list[wire.ServerEvent]:
+) -> list[ServerEvent]:
     item = shapes.empty_item_object(event.item_id)
     # An answer outside the conversation has an item, but no place among the others.
     joined = [] if event.is_out_of_band else duplex_facts.item_joined(item, event.previous_item_id)
@@ -203,13 +205,13 @@ def _message_opened(
     ]
 
 
-def _called(event: kernel.FunctionCalled) -> list[wire.ServerEvent]:
+def _called(event: kernel.FunctionCalled) -> list[ServerEvent]:
     done = shapes.call_object(event.item)
     begun = done.model_copy(update={"status": "in_progress", "arguments": ""})
     response_id, index = event.response_id, event.output_index
     previous = event.previous_item_id
     joined = [] if event.is_out_of_band else duplex_facts.item_joined(begun, previous)
-    call: list[wire.ServerEvent] = [
+    call: list[ServerEvent] = [
         *joined,
         wire.OutputItemAdded(response_id=response_id, output_index=index, item=begun),
         wire.FunctionCallArgumentsDelta(
@@ -234,7 +236,7 @@ def _called(event: kernel.FunctionCalled) -> list[wire.ServerEvent]:
     return call
 
 
-def _speak(event: kernel.SpeakDecided, answer: _Answer) -> list[wire.ServerEvent]:
+def _speak(event: kernel.SpeakDecided, answer: _Answer) -> list[ServerEvent]:
     if answer.has_spoken:
         return []
     answer.has_spoken = True
@@ -247,7 +249,7 @@ def _speak(event: kernel.SpeakDecided, answer: _Answer) -> list[wire.ServerEvent
     ]
 
 
-def _text_delta(event: kernel.SpeechDelta, answer: _Answer) -> list[wire.ServerEvent]:
+def _text_delta(event: kernel.SpeechDelta, answer: _Answer) -> list[ServerEvent]:
     if not event.transcript:
         return []
     answer.has_output = True
@@ -298,9 +300,9 @@ def _delta_metadata(event: kernel.SpeechDelta, end_ms: int, *, is_last: bool) ->
     )
 
 
-def _finished(event: kernel.ResponseFinished, answer: _Answer) -> list[wire.ServerEvent]:
+def _finished(event: kernel.ResponseFinished, answer: _Answer) -> list[ServerEvent]:
     output = [shapes.item_object(call) for call in event.calls]
-    done: list[wire.ServerEvent] = []
+    done: list[ServerEvent] = []
     if event.message_index is not None:
         item = shapes.item_object(event.item)
         output.insert(event.message_index, item)
@@ -323,8 +325,8 @@ def _finished(event: kernel.ResponseFinished, answer: _Answer) -> list[wire.Serv
 
 def _message_done(
     event: kernel.ResponseFinished, answer: _Answer, item: ItemObject
-) -> list[wire.ServerEvent]:
-    done: list[wire.ServerEvent] = [
+) -> list[ServerEvent]:
+    done: list[ServerEvent] = [
         *_streams_done(event, answer),
         wire.ContentPartDone(
             response_id=event.response_id,
@@ -338,7 +340,7 @@ def _message_done(
     return done
 
 
-def _streams_done(event: kernel.ResponseFinished, answer: _Answer) -> Iterator[wire.ServerEvent]:
+def _streams_done(event: kernel.ResponseFinished, answer: _Answer) -> Iterator[ServerEvent]:
     if not answer.has_output:
         return
     response_id, item_id = event.response_id, event.item.item_id

@@ -3,7 +3,9 @@
 from typing import Literal, assert_never
 
 from session import events as kernel
+from session import socket_events
 from session.realtime import server_events as wire
+from session.realtime import session_events as session_wire
 from session.realtime.capabilities import Capabilities
 from session.realtime.dialects import shapes
 from session.realtime.event_objects import (
@@ -14,12 +16,15 @@ from session.realtime.event_objects import (
     ListenMetadata,
     OverlapMetadata,
 )
-from session.realtime.server_objects import (
-    ItemObject,
-)
+from session.realtime.server_objects import ItemObject
+from session.realtime.session_events import ServerEvent
 
 SessionEvent = (
     kernel.SessionCreated
+    | socket_events.SessionResumed
+    | socket_events.SessionReplaced
+    | socket_events.ResyncRequired
+    | socket_events.SessionExpiring
     | kernel.SessionUpdated
     | kernel.SessionClosed
     | kernel.SessionExpired
@@ -46,19 +51,32 @@ OutputEvent = (
 Fact = SessionEvent | InputEvent | ItemEvent | OutputEvent
 
 
-def session_events(event: SessionEvent, capabilities: Capabilities) -> list[wire.ServerEvent]:
+def session_events(event: SessionEvent, capabilities: Capabilities) -> list[ServerEvent]:
     """Project what happened to the session."""
     match event:
-        case kernel.SessionCreated(session):
-            return [wire.SessionCreated(session=shapes.session_object(session, capabilities))]
+        case (
+            kernel.SessionCreated()
+            | socket_events.SessionResumed()
+            | socket_events.SessionReplaced()
+            | socket_events.ResyncRequired()
+        ):
+            return [_attached(event, capabilities)]
         case kernel.SessionUpdated(session):
-            return [wire.SessionUpdated(session=shapes.session_object(session, capabilities))]
+            return [
+                session_wire.SessionUpdated(session=shapes.session_object(session, capabilities))
+            ]
         case kernel.SessionClosed(fence, reason):
-            return [wire.SessionClosed(session_id=fence.session_id, reason=reason)]
+            return [session_wire.SessionClosed(session_id=fence.session_id, reason=reason)]
         case kernel.SessionExpired(fence, reason):
-            return [wire.SessionExpired(session_id=fence.session_id, reason=reason)]
+            return [session_wire.SessionExpired(session_id=fence.session_id, reason=reason)]
+        case socket_events.SessionExpiring(fence, reason, expires_in_ms):
+            return [
+                session_wire.SessionExpiring(
+                    session_id=fence.session_id, reason=reason, expires_in_ms=expires_in_ms
+                )
+            ]
         case kernel.HeartbeatAnswered(fence):
-            return [wire.SessionHeartbeatAck(session_id=fence.session_id)]
+            return [session_wire.SessionHeartbeatAck(session_id=fence.session_id)]
         case kernel.TurnMoved(fence, signal, turn_state):
             return [
                 wire.TurnEvent(
@@ -74,7 +92,45 @@ def session_events(event: SessionEvent, capabilities: Capabilities) -> list[wire
             assert_never(event)
 
 
-def input_events(event: InputEvent) -> list[wire.ServerEvent]:
+def _attached(
+    event: kernel.SessionCreated
+    | socket_events.SessionResumed
+    | socket_events.SessionReplaced
+    | socket_events.ResyncRequired,
+    capabilities: Capabilities,
+) -> ServerEvent:
+    """Project what concerns the socket more than the session."""
+    match event:
+        case kernel.SessionCreated(session, generation, token):
+            return session_wire.SessionCreated(
+                session=shapes.session_object(session, capabilities),
+                attachment_generation=None if token is None else generation,
+                resume_token=token,
+            )
+        case socket_events.SessionResumed(session, generation, resumed_token):
+            return session_wire.SessionResumed(
+                session_id=session.fence.session_id,
+                session=shapes.session_object(session, capabilities),
+                attachment_generation=generation,
+                resume_token=resumed_token,
+            )
+        case socket_events.SessionReplaced(fence, generation):
+            return session_wire.SessionReplaced(
+                session_id=fence.session_id, attachment_generation=generation
+            )
+        case socket_events.ResyncRequired(fence, reason):
+            is_gap = reason == "journal_gap"
+            return session_wire.SessionResyncRequired(
+                session_id=fence.session_id,
+                reason="journal_gap" if is_gap else "journal_overflow",
+                oldest_server_event_seq=event.oldest_seq,
+                newest_server_event_seq=event.newest_seq,
+            )
+        case _:
+            assert_never(event)
+
+
+def input_events(event: InputEvent) -> list[ServerEvent]:
     """Project what happened to the input buffer."""
     match event:
         case kernel.UserSpeechStarted(audio_start_ms, item_id):
@@ -103,7 +159,7 @@ def input_events(event: InputEvent) -> list[wire.ServerEvent]:
             assert_never(event)
 
 
-def item_events(event: ItemEvent) -> list[wire.ServerEvent]:
+def item_events(event: ItemEvent) -> list[ServerEvent]:
     """Project what happened to an item that is not an answer's."""
     match event:
         case kernel.ItemAdded(item, previous):
@@ -124,7 +180,7 @@ def item_events(event: ItemEvent) -> list[wire.ServerEvent]:
             assert_never(event)
 
 
-def item_joined(item: ItemObject, previous: str | None) -> list[wire.ServerEvent]:
+def item_joined(item: ItemObject, previous: str | None) -> list[ServerEvent]:
     """Return both events, by the new name and the old, that an item joined the conversation."""
     return [
         wire.ItemAdded(previous_item_id=previous, item=item),
@@ -132,7 +188,7 @@ def item_joined(item: ItemObject, previous: str | None) -> list[wire.ServerEvent
     ]
 
 
-def output_events(event: OutputEvent) -> list[wire.ServerEvent]:
+def output_events(event: OutputEvent) -> list[ServerEvent]:
     """Project decisions, and what became of output."""
     match event:
         case kernel.ListenDecided():

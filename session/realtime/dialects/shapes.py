@@ -10,7 +10,7 @@ from typing import Final
 
 from session.config import AudioEncoding, SessionConfig, TurnDetection
 from session.errors import DuplexError
-from session.events import ItemView, Playback, SessionSnapshot, TextMark
+from session.events import ItemView, TextMark
 from session.realtime.capabilities import Capabilities
 from session.realtime.event_objects import (
     ErrorObject,
@@ -34,6 +34,7 @@ from session.realtime.server_objects import (
     SessionObject,
     TurnDetectionObject,
 )
+from session.snapshot import Playback, SessionSnapshot
 from session.unit import SegmentMetrics
 
 MAX_TEXT_CHARS: Final = 65_536

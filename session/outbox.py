@@ -1,0 +1,236 @@
+"""What leaves a session: events in order, projected when sent, kept until a client has read them.
+
+Rule 1: an event is projected once: when it is sent or, while nobody is attached, at once.
+        Projecting gives each frame its id and its number.
+Rule 2: output whose fence is stale at that moment is dropped. It gets no number and is not kept
+        for replay. A terminal is never dropped.
+Rule 3: frames with a number stay in the journal, so that a client which comes back is sent what it
+        has not read, as it was, and then what followed.
+Rule 4: only the attached client is sent anything, but for the farewell of one that was replaced.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, assert_never
+
+from session.config import SessionLimits
+from session.effects import (
+    AttachSocket,
+    CloseSocket,
+    DetachSocket,
+    Emit,
+    Output,
+    TrimJournal,
+)
+from session.events import Event, SpeechDelta, output_fence
+from session.fence import Fence, FenceVerdict
+from session.ids import AttachmentId, IdFactory
+from session.ledger.journal import ReplayJournal, ReplayOffer
+from session.socket_events import ResyncRequired
+
+EVENT_BYTES: Final = 1_024
+"""What an event is taken to weigh on the wire besides its audio."""
+REPLACED: Final = CloseSocket(1000, "session_replaced")
+
+
+class WireEvent(Protocol):
+    """One event of a dialect, ready to be written."""
+
+    @property
+    def is_journaled(self) -> bool:
+        """Whether it is numbered and kept for replay."""
+        ...
+
+    def to_text(self, event_id: str, server_event_seq: int | None = None) -> str:
+        """Return the JSON text of the frame."""
+        ...
+
+
+class Projector(Protocol):
+    """A dialect: turns an event into what goes over the wire."""
+
+    def project(self, event: Event) -> Sequence[WireEvent]:
+        """Return the event's wire events in order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One text frame to send."""
+
+    text: str
+    at_s: float
+    """When the cause of it came in."""
+    is_speech: bool = False
+    """Whether it ends what a chunk of speech became."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    content: Event | CloseSocket
+    at_s: float
+    n_bytes: int
+
+
+class Outbox:
+    """One session's way out."""
+
+    def __init__(
+        self,
+        projector: Projector,
+        *,
+        ids: IdFactory,
+        limits: SessionLimits,
+        attachment: AttachmentId,
+        keeps_journal: bool,
+    ) -> None:
+        self._projector = projector
+        self._ids = ids
+        self._max_bytes = limits.max_output_bytes_per_session
+        self._max_events = limits.max_output_events_per_session
+        self._keeps_journal = keeps_journal
+        self._attached: AttachmentId | None = attachment
+        self._lanes: dict[AttachmentId, deque[Frame | CloseSocket]] = {attachment: deque()}
+        self._queue: deque[_Waiting] = deque()
+        self._queued_bytes = 0
+        self._sending_bytes = 0
+        self.journal = ReplayJournal(
+            limits.resume_replay_max_bytes_per_session, limits.resume_replay_ttl_s
+        )
+
+    @property
+    def is_over_bound(self) -> bool:
+        """Whether more waits than a client that reads would leave."""
+        is_many = len(self._queue) > self._max_events
+        return is_many or self._queued_bytes + self._sending_bytes > self._max_bytes
+
+    def has_left(self, attachment: AttachmentId) -> bool:
+        """Whether nothing but a farewell will come for `attachment`."""
+        return attachment != self._attached
+
+    def perform(self, effect: Output, *, fence: Fence, at_s: float, now: float) -> None:
+        """Apply one effect on what the client is sent; `fence` is the session's present one."""
+        match effect:
+            case Emit(event=event):
+                self._put(event, fence, at_s, now)
+            case CloseSocket():
+                self._put(effect, fence, at_s, now)
+            case AttachSocket():
+                self._attach(effect, at_s)
+            case DetachSocket():
+                self._detach(effect, fence, now)
+            case TrimJournal(upto_seq=seq):
+                self.journal.acknowledge(seq)
+            case _:
+                assert_never(effect)
+
+    def offer(self, after_seq: int, *, now: float) -> ReplayOffer:
+        """Say whether a client that has read up to `after_seq` can be sent the rest."""
+        return self.journal.offer(after_seq, now=now)
+
+    def next(
+        self, attachment: AttachmentId, *, fence: Fence, now: float
+    ) -> Frame | CloseSocket | None:
+        """Take what is to be sent over `attachment` next; asked for when the last one has left.
+
+        None means nothing now: nothing waits, or this attachment is not the session's any more.
+        """
+        lane = self._lanes.get(attachment)
+        if lane is None:
+            return None
+        while not lane and attachment == self._attached:
+            self._sending_bytes = 0
+            if not self._queue:
+                return None
+            self._project_next(lane, fence, now)
+        return lane.popleft() if lane else None
+
+    def leave(self, attachment: AttachmentId) -> None:
+        """The socket of `attachment` is gone: nothing can be sent over it any more."""
+        self._lanes.pop(attachment, None)
+
+    # --- in -----------------------------------------------------------------------------------
+
+    def _put(self, content: Event | CloseSocket, fence: Fence, at_s: float, now: float) -> None:
+        waiting = _Waiting(content, at_s, _weight(content))
+        if self._attached is None:
+            self._write_down(waiting, fence, now)
+            return
+        self._queue.append(waiting)
+        self._queued_bytes += waiting.n_bytes
+
+    def _attach(self, effect: AttachSocket, at_s: float) -> None:
+        old = self._attached
+        if old in self._lanes and effect.replaced is not None:
+            farewell = self._plain(effect.replaced, at_s)
+            self._lanes[old] = deque([*farewell, REPLACED])
+        lane: deque[Frame | CloseSocket] = deque(self._plain(effect.resumed, at_s))
+        lane.extend(Frame(text, at_s) for text in self.journal.after(effect.after_seq))
+        self._lanes[effect.attachment] = lane
+        self._attached = effect.attachment
+        self._sending_bytes = 0
+
+    def _detach(self, effect: DetachSocket, fence: Fence, now: float) -> None:
+        if effect.attachment in self._lanes:
+            closing = () if effect.close is None else (effect.close,)
+            self._lanes[effect.attachment] = deque(closing)
+        self._attached = None
+        self._sending_bytes = self._queued_bytes = 0
+        while self._queue:
+            self._write_down(self._queue.popleft(), fence, now)
+
+    # --- out ----------------------------------------------------------------------------------
+
+    def _project_next(self, lane: deque[Frame | CloseSocket], fence: Fence, now: float) -> None:
+        waiting = self._queue.popleft()
+        self._queued_bytes -= waiting.n_bytes
+        self._sending_bytes = waiting.n_bytes
+        if isinstance(waiting.content, CloseSocket):
+            lane.append(waiting.content)
+            return
+        had_overflow = self.journal.is_overflowed
+        lane.extend(self._numbered(waiting.content, waiting.at_s, fence, now))
+        if self.journal.is_overflowed and not had_overflow:
+            lane.extend(self._plain(ResyncRequired(fence, "journal_overflow"), waiting.at_s))
+
+    def _write_down(self, waiting: _Waiting, fence: Fence, now: float) -> None:
+        """Keep what nobody is there to read."""
+        if not isinstance(waiting.content, CloseSocket):
+            self._numbered(waiting.content, waiting.at_s, fence, now)
+
+    def _numbered(self, event: Event, at_s: float, fence: Fence, now: float) -> list[Frame]:
+        if _is_stale(event, fence):
+            return []
+        return self._frames(event, at_s, keeps=self._keeps_journal, now=now)
+
+    def _plain(self, event: Event, at_s: float) -> list[Frame]:
+        return self._frames(event, at_s, keeps=False, now=at_s)
+
+    def _frames(self, event: Event, at_s: float, *, keeps: bool, now: float) -> list[Frame]:
+        sent = self._projector.project(event)
+        last = len(sent) - 1 if isinstance(event, SpeechDelta) else -1
+        frames = []
+        for index, wire_event in enumerate(sent):
+            is_kept = keeps and wire_event.is_journaled and not self.journal.is_overflowed
+            seq = self.journal.newest_seq + 1 if is_kept else None
+            text = wire_event.to_text(self._ids.new("event"), seq)
+            if is_kept:
+                self.journal.record(text, now=now)
+            frames.append(Frame(text, at_s, is_speech=index == last))
+        return frames
+
+
+def _is_stale(event: Event, current: Fence) -> bool:
+    """Whether `event` is output of an epoch that was over before it could be sent."""
+    fence = output_fence(event)
+    return fence is not None and current.judge(fence) is FenceVerdict.STALE
+
+
+def _weight(content: Event | CloseSocket) -> int:
+    match content:
+        case SpeechDelta():
+            # base64 of the audio; other formats than 24 kHz PCM16 are of the same order.
+            return EVENT_BYTES + len(content.pcm) * 4 // 3
+        case _:
+            return EVENT_BYTES

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 
@@ -44,8 +44,12 @@ def running_service(
     deploy_file: str,
     args: Mapping[str, Mapping[str, Any]] | None = None,
     env: Mapping[str, str] | None = None,
+    log: IO[bytes] | None = None,
 ) -> Iterator[RunningService]:
-    """Run `serve run` on a copy of the deploy file with some `args` replaced, on a free port."""
+    """Run `serve run` on a copy of the deploy file with some `args` replaced, on a free port.
+
+    Its output goes to `log`, a file that the caller closes, or to a file that is dropped.
+    """
     port = free_port()
     tree = yaml.safe_load((ROOT / "deploy" / deploy_file).read_text())
     tree["http_options"]["port"] = port
@@ -56,22 +60,28 @@ def running_service(
         file = Path(folder) / deploy_file
         file.write_text(yaml.safe_dump(tree))
         command = [str(Path(sys.executable).parent / "serve"), "run", "--address", "local"]
-        with running_command([*command, str(file)], port, env=env or {}) as service:
+        with running_command([*command, str(file)], port, env=env or {}, log=log) as service:
             yield service
 
 
 @contextmanager
 def running_command(
-    command: list[str], port: int, *, env: Mapping[str, str], cwd: Path = ROOT
+    command: list[str],
+    port: int,
+    *,
+    env: Mapping[str, str],
+    cwd: Path = ROOT,
+    log: IO[bytes] | None = None,
 ) -> Iterator[RunningService]:
     """Run a command that serves on `port`; wait until it is ready; interrupt it at the end."""
-    log = tempfile.TemporaryFile()  # noqa: SIM115 - closed below, after the process has ended
+    own_log = tempfile.TemporaryFile()  # noqa: SIM115 - closed below, after the process has ended
+    output = own_log if log is None else log
     started_s = time.monotonic()
     process = subprocess.Popen(
         command,
         cwd=cwd,
         env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0", **env},
-        stdout=log,
+        stdout=output,
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
@@ -79,8 +89,8 @@ def running_command(
         while not is_ready(port):
             waited_s = time.monotonic() - started_s
             if process.poll() is not None or waited_s > READY_WITHIN_S:
-                log.seek(0)
-                tail = log.read()[-4000:].decode(errors="replace")
+                output.seek(0)
+                tail = output.read()[-4000:].decode(errors="replace")
                 raise RuntimeError(f"not ready after {waited_s:.0f} s:\n{tail}")
             time.sleep(0.1)
         yield RunningService(port, time.monotonic() - started_s)
@@ -91,7 +101,7 @@ def running_command(
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        log.close()
+        own_log.close()
 
 
 def is_ready(port: int) -> bool:

@@ -21,4 +21,4 @@ def git(*arguments: str) -> str:
     """Return what a git command says about this working tree."""
     return subprocess.run(
         ["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout.strip()
+    ).stdout.rstrip()

@@ -271,6 +271,8 @@ class AnswerSettings:
     speed: float | None = None
     tools: tuple[Tool, ...] | None = None
     tool_choice: ToolChoice | None = None
+    is_out_of_band: bool = False
+    """The model shall not remember the answer, either."""
 
     def apply_to(self, runtime: RuntimeConfig) -> RuntimeConfig:
         """Return the session's settings as they hold for this answer."""
@@ -280,7 +282,9 @@ class AnswerSettings:
         return replace(runtime, **named)
 
 
-ANSWER_SETTINGS: Final = tuple(each.name for each in fields(AnswerSettings))
+ANSWER_SETTINGS: Final = tuple(
+    each.name for each in fields(AnswerSettings) if each.name != "is_out_of_band"
+)
 """Options of an answer that a model must have to honour; a descriptor names those it has."""
 
 

@@ -118,7 +118,10 @@ def _submit(state: SessionState, reservation: Reservation, now: float) -> Submit
 def _options(state: SessionState) -> AnswerSettings | None:
     """Return the settings of the one answer that a turn is asked for with, if there are any."""
     active = state.response.active
-    settings = None if active is None else active.options.settings
+    if active is None:
+        return None
+    options = active.options
+    settings = replace(options.settings, is_out_of_band=options.is_out_of_band)
     return None if settings == AnswerSettings() else settings
 
 

@@ -49,6 +49,8 @@ class Talk:
     units_in_turn: int = 0
     options: AnswerSettings | None = None
     """Settings of the next answer alone; None: the session's."""
+    kept: Conversation | None = None
+    """What will be remembered instead of `conversation` once an out-of-band answer is over."""
 
 
 @dataclass(slots=True)
@@ -142,13 +144,18 @@ class EmbeddedStage0:
             return
         session.interrupts += 1
         _drop_answer(session)
-        conversation = session.talk.conversation
+        conversation = session.talk.kept or session.talk.conversation
         # With nothing heard while a new question is looked at, it is that one's answer which is
         # cancelled, before its first word: what was said before stays said.
         if heard or not session.is_asked:
             conversation = conversation.heard_only(heard)
         session.talk = replace(
-            session.talk, conversation=conversation, question="", units_in_turn=0, options=None
+            session.talk,
+            conversation=conversation,
+            question="",
+            units_in_turn=0,
+            options=None,
+            kept=None,
         )
 
     async def close(self, session_id: SessionId) -> None:
@@ -229,6 +236,7 @@ class EmbeddedStage0:
             question="",
             awaits_words=awaits_words,
             options=None,
+            kept=conversation if options.is_out_of_band else None,
         )
 
     def _known_answer(self, runtime: RuntimeConfig, reply: Reply) -> Answer:
@@ -287,9 +295,13 @@ def _speak(work: Work, sentence: Sentence, speed: float | None) -> Appended:
     """Say the sentence; within a turn it is set off from the one before."""
     is_first = not work.talk.conversation.is_answer_open
     text = sentence.text if is_first else f" {sentence.text}"
+    conversation, kept = work.talk.conversation.assistant_said(text), work.talk.kept
+    if sentence.is_last and kept is not None:
+        conversation, kept = kept, None
     work.talk = replace(
         work.talk,
-        conversation=work.talk.conversation.assistant_said(text),
+        conversation=conversation,
+        kept=kept,
         units_in_turn=0 if sentence.is_last else work.talk.units_in_turn + 1,
     )
     result = UnitResult(

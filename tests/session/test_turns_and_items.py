@@ -9,7 +9,6 @@ from session.config import (
     AudioEncoding,
     AudioFormat,
     ConfigPatch,
-    PlaybackCommitPolicy,
     ResponseOptions,
     SessionLimits,
     TurnDetection,
@@ -25,16 +24,14 @@ from session.events import (
     InputItemCommitted,
     InputTranscribed,
     ItemAdded,
-    ItemCut,
     ListenDecided,
-    PlaybackAdvanced,
     ResponseFinished,
     ResponseStarted,
     SessionUpdated,
     UserSpeechStarted,
     UserSpeechStopped,
 )
-from session.ids import ItemId, ResponseId
+from session.ids import ItemId
 from session.stimuli import (
     BargedIn,
     ConfigureFailed,
@@ -51,7 +48,6 @@ from session.stimuli import (
     TextAppended,
 )
 from tests.session.driver import (
-    AUTO,
     AUTO_VAD,
     PROFILE,
     TURN_MODE,
@@ -245,59 +241,6 @@ def test_short_units_flush_an_utterance_at_its_end() -> None:
     assert len(d.last_unit().unit.pcm) == 900 * 32
     d.listen(heard="hi")
     assert d.said(InputTranscribed)[0].item_id == d.said(UserSpeechStarted)[0].item_id
-
-
-# --- items and playback ------------------------------------------------------------------------
-
-
-def test_acknowledging_nothing_or_a_stranger_is_one_error() -> None:
-    d = Driver()
-    d.do(PlaybackAcked(played_ms=10))
-    d.do(PlaybackAcked(played_ms=10, response_id=ResponseId("resp_x")))
-    codes = [e.error.wire_code for e in d.said(ErrorRaised)]
-    assert codes == ["playback_item_not_found"] * 2
-
-
-def test_an_item_of_another_response_is_a_mismatch() -> None:
-    d = Driver()
-    speaking(d)
-    response_id = d.said(ResponseStarted)[0].response_id
-    d.do(PlaybackAcked(5, response_id=response_id, item_id=ItemId("item_other")))
-    assert d.said(ErrorRaised)[0].error.wire_code == "playback_item_mismatch"
-
-
-def test_commit_all_on_done_counts_everything_as_heard() -> None:
-    d = Driver(replace(AUTO, playback_commit_policy=PlaybackCommitPolicy.COMMIT_ALL_ON_DONE))
-    speaking(d, "one two three four")
-    d.voice(" three four"[1:])
-    d.voiced()
-    done = d.said(ResponseFinished)[0]
-    assert done.is_committed
-    assert done.playback.committed_ms == done.playback.sent_ms
-
-
-def test_truncation_cuts_the_history_and_caps_acknowledgements() -> None:
-    d = Driver()
-    speaking(d, "one two")
-    d.voiced()
-    item_id = d.said(ResponseStarted)[0].item_id
-    d.do(ItemTruncated(item_id, 500))
-    assert d.said(ItemCut)[0].audio_end_ms == 500
-    d.do(PlaybackAcked(played_ms=1000))
-    assert d.said(PlaybackAdvanced)[0].playback.committed_ms == 500
-    assert d.remembered(item_id) == "one"
-
-
-def test_truncation_beyond_the_audio_and_of_user_items_is_refused() -> None:
-    d = Driver()
-    speaking(d)
-    d.voiced()
-    d.do(ItemTruncated(d.said(ResponseStarted)[0].item_id, 5000))
-    d.do(ItemCreated("user", "x", item_id=ItemId("item_u")))
-    d.do(ItemTruncated(ItemId("item_u"), 0))
-    d.do(ItemTruncated(ItemId("item_none"), 0))
-    codes = [e.error.wire_code for e in d.said(ErrorRaised)]
-    assert codes == ["invalid_value", "unsupported_content_type", "item_not_found"]
 
 
 # --- settings ------------------------------------------------------------------------------------

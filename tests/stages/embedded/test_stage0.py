@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from session.config import RuntimeConfig
+from session.config import AnswerSettings, RuntimeConfig
 from session.errors import StageFailed
 from session.ids import SessionId
 from session.unit import Decision, Unit
@@ -242,6 +242,52 @@ async def test_settings_reach_the_model(rig: Rig) -> None:
     await rig.say(CHAT)
     assert rig.model.prompts[0][0] == "Be a pirate."
     assert (rig.model.writings[0].max_tokens, rig.model.writings[0].temperature) == (9, 0.7)
+
+
+OWN = AnswerSettings(instructions="Be a pirate.", temperature=0.7, max_output_tokens=9, speed=1.5)
+
+
+async def test_an_answer_s_own_settings_reach_the_model_and_end_with_it(rig: Rig) -> None:
+    for options in (OWN, None):
+        unit = Unit(b"", text=WORDS[CHAT], closes_input=True, options=options)
+        appended = [await rig.append(unit)]
+        while not appended[-1].result.turn_end:
+            appended.append(await rig.append(CONTINUATION))
+        assert {each.speech.speed for each in appended if each.speech} == {
+            options.speed if options else None
+        }
+    assert [instructions for instructions, _ in rig.model.prompts] == ["Be a pirate.", ""]
+    own, after = rig.model.writings
+    assert (own.max_tokens, own.temperature) == (9, 0.7)
+    assert (after.max_tokens, after.temperature) == (SETTINGS.answer_tokens, None)
+
+
+async def test_nothing_of_them_is_left_where_there_was_no_answer(rig: Rig) -> None:
+    assert is_listen(await rig.append(Unit(b"", closes_input=True, options=OWN)), turn_end=True)
+    await rig.append(Unit(b"", text=WORDS[CHAT], closes_input=True))
+    assert rig.model.prompts[0][0] == ""
+
+
+async def test_nothing_of_them_is_left_after_an_interrupt(rig: Rig) -> None:
+    await rig.append(Unit(b"", text=WORDS[COUNT], closes_input=True, options=OWN))
+    await rig.stage.interrupt(SID, "")
+    await rig.append(Unit(b"", text=WORDS[CHAT], closes_input=True))
+    assert rig.model.prompts[0][0] == ""
+
+
+async def test_an_answer_outside_the_conversation_is_not_remembered(rig: Rig) -> None:
+    apart = AnswerSettings(is_out_of_band=True)
+    await rig.append(Unit(b"", text=WORDS[SUM], closes_input=True, options=apart))
+    await rig.append(Unit(b"", text=WORDS[CHAT], closes_input=True))
+    assert [entry.text for entry in rig.model.prompts[0][1].entries] == [WORDS[SUM], WORDS[CHAT]]
+
+
+async def test_nor_is_one_that_was_interrupted(rig: Rig) -> None:
+    apart = AnswerSettings(is_out_of_band=True)
+    await rig.append(Unit(b"", text=WORDS[COUNT], closes_input=True, options=apart))
+    await rig.stage.interrupt(SID, "One, two,")
+    await rig.append(Unit(b"", text=WORDS[CHAT], closes_input=True))
+    assert [entry.text for entry in rig.model.prompts[0][1].entries] == [WORDS[COUNT], WORDS[CHAT]]
 
 
 async def test_a_rule_s_answer_keeps_to_the_limit_too(rig: Rig) -> None:

@@ -1,6 +1,7 @@
 """The speaking half says exactly its text, smoothly, and stops when told to."""
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -107,6 +108,18 @@ async def test_speed_is_honoured(stage1: EmbeddedStage1) -> None:
     slow, normal, fast = lengths
     assert slow / normal == pytest.approx(1 / 0.7, rel=0.15)
     assert fast / normal == pytest.approx(1 / 1.5, rel=0.15)
+
+
+async def test_the_speed_of_one_answer_is_honoured_and_ends_with_it(stage1: EmbeddedStage1) -> None:
+    await stage1.open(SID, RuntimeConfig())
+    fast = replace(speech(SENTENCES[1]), speed=1.5)
+    lengths = [
+        len(pcm_of([chunk async for chunk in stage1.speak(SID, each)]))
+        for each in (speech(SENTENCES[1]), fast, speech(SENTENCES[1]))
+    ]
+    assert lengths[1] / lengths[0] == pytest.approx(1 / 1.5, rel=0.15)
+    assert lengths[2] == lengths[0]
+    await stage1.close(SID)
 
 
 async def test_a_new_speed_holds_from_the_next_unit_on(stage1: EmbeddedStage1) -> None:

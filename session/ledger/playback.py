@@ -21,7 +21,7 @@ from session.unit import OUTPUT_RATE_HZ, samples_to_ms
 
 KEPT_ANSWERS: Final = 64
 """Cursors of older answers are dropped: nobody acknowledges that late."""
-KEPT_IDS: Final = 1024
+KEPT_IDS: Final = 128
 """Ids of answers whose cursors were dropped."""
 
 

@@ -188,12 +188,11 @@ def test_an_answer_that_brings_nothing_has_no_items() -> None:
 
 
 def test_outside_the_conversation_no_item_joins_it() -> None:
-    out = {"is_out_of_band": True}
     sent_types = types(
-        replace(LATE, **out),
-        replace(CALLED, **out),
-        replace(OPENED, **out, output_index=1),
-        replace(CALL_ALONE, **out),
+        replace(LATE, is_out_of_band=True),
+        replace(CALLED, is_out_of_band=True),
+        replace(OPENED, is_out_of_band=True, output_index=1),
+        replace(CALL_ALONE, is_out_of_band=True),
     )
     assert not [name for name in sent_types if name.startswith("conversation.")]
     assert sent_types.count("response.output_item.added") == 2

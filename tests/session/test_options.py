@@ -23,12 +23,12 @@ from session.events import (
     SpeechDelta,
 )
 from session.ids import ResponseId
+from session.socket_stimuli import ReaderStalled
 from session.stimuli import (
     InputCommitted,
     ItemCreated,
     OutputClearRequested,
     PlaybackAcked,
-    ReaderStalled,
     ResponseCancelRequested,
     ResponseRequested,
     SpeechFailed,

@@ -8,7 +8,6 @@ from session.config import PlaybackCommitPolicy, ResponseOptions
 from session.errors import StageFailed
 from session.events import (
     ErrorRaised,
-    Playback,
     PlaybackAdvanced,
     ResponseFinished,
     ResponseStarted,
@@ -17,6 +16,7 @@ from session.events import (
 )
 from session.ids import ItemId, ResponseId
 from session.ledger.playback import KEPT_ANSWERS, KEPT_IDS, PlaybackLedger
+from session.snapshot import Playback
 from session.stimuli import (
     BargedIn,
     ItemCreated,

@@ -77,8 +77,6 @@ class DuplexProjector:
                 answer = self._answer(event.response_id, is_text=event.is_text_only)
                 answer.message_index = event.output_index
                 return _placed(answer, _message_opened(event, answer))
-            case kernel.FunctionCalled():
-                return _called(event)
             case kernel.SpeakDecided():
                 answer = self._answer(event.response_id, is_text=False)
                 return _placed(answer, _speak(event, answer))
@@ -156,6 +154,7 @@ def _facts(event: duplex_facts.Fact, capabilities: Capabilities) -> list[ServerE
             | kernel.OutputBufferCleared()
             | kernel.PlaybackAdvanced()
             | kernel.OverlapDecided()
+            | kernel.FunctionCalled()
         ):
             return duplex_facts.output_events(event)
         case _:
@@ -203,37 +202,6 @@ def _message_opened(
             response_id=event.response_id, item_id=event.item_id, part=_part(answer, "")
         ),
     ]
-
-
-def _called(event: kernel.FunctionCalled) -> list[ServerEvent]:
-    done = shapes.call_object(event.item)
-    begun = done.model_copy(update={"status": "in_progress", "arguments": ""})
-    response_id, index = event.response_id, event.output_index
-    previous = event.previous_item_id
-    joined = [] if event.is_out_of_band else duplex_facts.item_joined(begun, previous)
-    call: list[ServerEvent] = [
-        *joined,
-        wire.OutputItemAdded(response_id=response_id, output_index=index, item=begun),
-        wire.FunctionCallArgumentsDelta(
-            response_id=response_id,
-            item_id=done.id,
-            output_index=index,
-            call_id=done.call_id,
-            delta=done.arguments,
-        ),
-        wire.FunctionCallArgumentsDone(
-            response_id=response_id,
-            item_id=done.id,
-            output_index=index,
-            call_id=done.call_id,
-            name=done.name,
-            arguments=done.arguments,
-        ),
-        wire.OutputItemDone(response_id=response_id, output_index=index, item=done),
-    ]
-    if not event.is_out_of_band:
-        call.append(wire.ItemDone(previous_item_id=previous, item=done))
-    return call
 
 
 def _speak(event: kernel.SpeakDecided, answer: _Answer) -> list[ServerEvent]:

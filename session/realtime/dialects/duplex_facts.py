@@ -47,6 +47,7 @@ OutputEvent = (
     | kernel.OutputBufferCleared
     | kernel.PlaybackAdvanced
     | kernel.OverlapDecided
+    | kernel.FunctionCalled
 )
 Fact = SessionEvent | InputEvent | ItemEvent | OutputEvent
 
@@ -197,6 +198,8 @@ def output_events(event: OutputEvent) -> list[ServerEvent]:
             return [wire.OutputBufferCleared(response_id=response_id)]
         case kernel.PlaybackAdvanced():
             return [wire.PlaybackAcknowledged(event=_acknowledged(event))]
+        case kernel.FunctionCalled():
+            return _called(event)
         case kernel.OverlapDecided(fence):
             return [
                 wire.OverlapDecision(
@@ -212,6 +215,37 @@ def output_events(event: OutputEvent) -> list[ServerEvent]:
             ]
         case _:
             assert_never(event)
+
+
+def _called(event: kernel.FunctionCalled) -> list[ServerEvent]:
+    done = shapes.call_object(event.item)
+    begun = done.model_copy(update={"status": "in_progress", "arguments": ""})
+    response_id, index = event.response_id, event.output_index
+    previous = event.previous_item_id
+    joined = [] if event.is_out_of_band else item_joined(begun, previous)
+    call: list[ServerEvent] = [
+        *joined,
+        wire.OutputItemAdded(response_id=response_id, output_index=index, item=begun),
+        wire.FunctionCallArgumentsDelta(
+            response_id=response_id,
+            item_id=done.id,
+            output_index=index,
+            call_id=done.call_id,
+            delta=done.arguments,
+        ),
+        wire.FunctionCallArgumentsDone(
+            response_id=response_id,
+            item_id=done.id,
+            output_index=index,
+            call_id=done.call_id,
+            name=done.name,
+            arguments=done.arguments,
+        ),
+        wire.OutputItemDone(response_id=response_id, output_index=index, item=done),
+    ]
+    if not event.is_out_of_band:
+        call.append(wire.ItemDone(previous_item_id=previous, item=done))
+    return call
 
 
 def _listen(event: kernel.ListenDecided) -> wire.ResponseListen:

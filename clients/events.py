@@ -282,6 +282,26 @@ class TextDone(ResponseEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionCallDelta(ResponseEvent):
+    """`response.function_call_arguments.delta`."""
+
+    item_id: str = ""
+    call_id: str = ""
+    delta: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionCalled(ResponseEvent):
+    """`response.function_call_arguments.done`: the model calls a tool."""
+
+    item_id: str = ""
+    call_id: str = ""
+    name: str = ""
+    arguments: str = ""
+    """JSON, as the model wrote it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OutputPartEvent(ResponseEvent):
     """`response.output_item.*` and `response.content_part.*`: structure around the content."""
 

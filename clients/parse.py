@@ -281,6 +281,25 @@ def _text_done(fields: _Fields, common: dict[str, Any]) -> ev.ServerEvent:
     return ev.TextDone(text=fields.text("text"), **_of_response(fields, common))
 
 
+def _call_delta(fields: _Fields, common: dict[str, Any]) -> ev.ServerEvent:
+    return ev.FunctionCallDelta(
+        delta=fields.text("delta"), **_of_call(fields), **_of_response(fields, common)
+    )
+
+
+def _called(fields: _Fields, common: dict[str, Any]) -> ev.ServerEvent:
+    return ev.FunctionCalled(
+        name=fields.text("name"),
+        arguments=fields.text("arguments"),
+        **_of_call(fields),
+        **_of_response(fields, common),
+    )
+
+
+def _of_call(fields: _Fields) -> dict[str, Any]:
+    return {"item_id": fields.text("item_id"), "call_id": fields.text("call_id")}
+
+
 def _part(fields: _Fields, common: dict[str, Any]) -> ev.ServerEvent:
     item_id = fields.text("item_id") or fields.inner("item").text("id")
     return ev.OutputPartEvent(item_id=item_id, **_of_response(fields, common))
@@ -340,6 +359,8 @@ _BUILDERS: Final[Mapping[str, _Build]] = {
     "response.output_text.delta": _text_delta,
     "response.text.done": _text_done,
     "response.output_text.done": _text_done,
+    "response.function_call_arguments.delta": _call_delta,
+    "response.function_call_arguments.done": _called,
     "response.output_item.added": _part,
     "response.output_item.done": _part,
     "response.content_part.added": _part,

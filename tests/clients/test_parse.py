@@ -134,3 +134,30 @@ def test_a_listen_decision_needs_no_response() -> None:
     event = parse(type="response.listen", response={"metadata": {"reason": "model_listen"}})
     assert isinstance(event, ev.ResponseListen)
     assert (event.response_id, event.reason) == ("", "model_listen")
+
+
+def test_a_call_of_a_tool_has_its_arguments() -> None:
+    call = {"response_id": "r", "item_id": "i", "call_id": "c"}
+    kind = "response.function_call_arguments"
+    part = parse(type=f"{kind}.delta", delta="{}", **call)
+    done = parse(type=f"{kind}.done", name="look_up", arguments="{}", **call)
+    assert isinstance(part, ev.FunctionCallDelta)
+    assert isinstance(done, ev.FunctionCalled)
+    assert (part.call_id, part.delta) == ("c", "{}")
+    assert (done.call_id, done.name, done.arguments) == ("c", "look_up", "{}")
+
+
+def test_the_events_of_a_resume_are_known_and_keep_the_token_from_view() -> None:
+    resumed = parse(type="session.resumed", session_id="s", attachment_generation=2,
+                    resume_token="secret")  # fmt: skip
+    assert isinstance(resumed, ev.Resumed)
+    assert (resumed.session_id, resumed.attachment_generation) == ("s", 2)
+    assert resumed.resume_token == "secret"
+    assert "secret" not in f"{resumed} {resumed.raw}"
+    gone = parse(type="session.resync_required", reason="journal_gap",
+                 oldest_server_event_seq=None, newest_server_event_seq=9)  # fmt: skip
+    assert isinstance(gone, ev.ResyncRequired)
+    assert (gone.reason, gone.oldest_seq, gone.newest_seq) == ("journal_gap", None, 9)
+    expiring = parse(type="session.expiring", reason="drain", expires_in_ms=5000)
+    assert isinstance(expiring, ev.SessionExpiring)
+    assert (expiring.reason, expiring.expires_in_ms) == ("drain", 5000)

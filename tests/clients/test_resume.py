@@ -230,12 +230,12 @@ async def test_audio_of_the_gap_is_sent_after_the_resume_in_order_and_before_new
 
 
 BIG = 700_000
-"""Bytes of an append that does not fit into a socket at once."""
+"""Bytes of an append of which a few do not fit into a socket at once."""
 
 
 async def test_nothing_newer_passes_what_waits_to_be_sent() -> None:
     append: Line = {"in": {"type": "input_audio_buffer.append"}}
-    second = [*resumed(), *[append] * 4, mark(2), *closing(3)]
+    second = [*resumed(), *[append] * 10, mark(2), *closing(3)]
     waits = Blocked()
     async with playing([*OPENING, GO, CUT], then=[second]) as server:
         limits = waits.limits(kept_audio_s=1000.0)
@@ -243,14 +243,14 @@ async def test_nothing_newer_passes_what_waits_to_be_sent() -> None:
             marked, back = client.expect(ev.TurnEvent), client.expect(ev.Resumed)
             await client.send(GO_SIGNAL)
             await waits.begun.wait()
-            for n in (1, 2, 3):
+            for n in range(1, 10):
                 await client.append_audio(bytes([n]) * BIG)
             waits.passes.set()
             await back
-            await client.append_audio(b"\4\0")
+            await client.append_audio(b"\x0a\0")
             await marked
     heard = [base64.b64decode(e["audio"])[0] for e in server.sent("input_audio_buffer.append")]
-    assert heard == [1, 2, 3, 4]
+    assert heard == list(range(1, 11))
 
 
 async def test_what_could_not_be_sent_after_one_resume_is_sent_after_the_next() -> None:

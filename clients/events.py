@@ -147,6 +147,15 @@ class SpeechStopped(ServerEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InputTimedOut(ServerEvent):
+    """`input_audio_buffer.timeout_triggered`."""
+
+    audio_start_ms: int = 0
+    audio_end_ms: int = 0
+    item_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InputCommitted(ServerEvent):
     """`input_audio_buffer.committed`."""
 

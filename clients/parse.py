@@ -161,6 +161,15 @@ def _speech_stopped(fields: _Fields, common: dict[str, Any]) -> ev.ServerEvent:
     )
 
 
+def _timed_out(fields: _Fields, common: dict[str, Any]) -> ev.ServerEvent:
+    return ev.InputTimedOut(
+        audio_start_ms=fields.integer("audio_start_ms"),
+        audio_end_ms=fields.integer("audio_end_ms"),
+        item_id=fields.text("item_id"),
+        **common,
+    )
+
+
 def _committed(fields: _Fields, common: dict[str, Any]) -> ev.ServerEvent:
     details = fields.inner("event")
     return ev.InputCommitted(
@@ -331,6 +340,7 @@ _BUILDERS: Final[Mapping[str, _Build]] = {
     "session.heartbeat_ack": _heartbeat,
     "input_audio_buffer.speech_started": _speech_started,
     "input_audio_buffer.speech_stopped": _speech_stopped,
+    "input_audio_buffer.timeout_triggered": _timed_out,
     "input_audio_buffer.committed": _committed,
     "input_audio_buffer.cleared": _cleared,
     "conversation.item.input_audio_transcription.completed": _transcribed,

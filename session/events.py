@@ -98,6 +98,17 @@ class InputItemCommitted:
     expects_no_response: bool = False
     is_overlap_ack: bool = False
     is_deferred: bool = False
+    turn: int | None = None
+    """The model turn that the item reserved when it began over an answer; None: the fence's."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputTimedOut:
+    """The user has said nothing since the last answer was heard: that silence is an item now."""
+
+    audio_start_ms: int
+    audio_end_ms: int
+    item_id: ItemId
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +349,7 @@ Event = (
     | UserSpeechStarted
     | UserSpeechStopped
     | InputItemCommitted
+    | InputTimedOut
     | InputBufferCleared
     | ItemAdded
     | ItemDone

@@ -1,21 +1,28 @@
 """Handlers for user input on its way in: audio, text, clear and cancel.
 
+Rule 1: without auto-response, an append in which an utterance ends is taken in parts: each
+        utterance is committed before anything after it comes in.
+Rule 2: what is refused changes nothing but the place of what follows.
+
 seed: Realtime input ownership.
 """
 
-from dataclasses import replace
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import assert_never
 
-from session.answering import interrupt
-from session.effects import Effect, Emit
+from session.answering import enter_next_epoch, heard_of_last, interrupt
+from session.effects import CancelStages, Effect, Emit
 from session.errors import DuplexError, IllegalNow, InputBackpressure, UnsupportedOption
 from session.events import (
     ErrorRaised,
     InputBufferCleared,
     OverlapDecided,
 )
+from session.idle_user import begin_wait
 from session.ids import ItemId
-from session.ledger.input import Span
+from session.ledger.spans import Span, frame_bytes
 from session.on_commit import commit_by_detector
 from session.overlap import OverlapAction, OverlapFacts, OverlapRuling, rule
 from session.pump import pump
@@ -23,10 +30,31 @@ from session.speech_edges import close_open_speech, tell_edge
 from session.state import SessionState
 from session.stimuli import AudioAppended, InputCancelled, InputCleared, TextAppended
 from session.unit import INPUT_RATE_HZ, SAMPLE_BYTES, samples_to_ms
-from session.user_items import forget_words
+from session.user_items import forget_words, reserve_target
 from session.vad import Offset, Onset
 
 InputStimulus = AudioAppended | TextAppended | InputCleared | InputCancelled
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Audio that is taken at once, and the edges of speech in it."""
+
+    append: AudioAppended
+    edges: tuple[Onset | Offset, ...]
+    is_rest: bool = False
+    """What came after the last utterance of the append."""
+
+    @property
+    def onset(self) -> Onset | None:
+        """The last onset."""
+        return next((edge for edge in reversed(self.edges) if isinstance(edge, Onset)), None)
+
+    @property
+    def offset(self) -> Offset | None:
+        """The end of an utterance, if the part ends with one."""
+        last = self.edges[-1] if self.edges else None
+        return last if isinstance(last, Offset) else None
 
 
 def handle(state: SessionState, stimulus: InputStimulus, now: float) -> list[Effect]:
@@ -39,71 +67,114 @@ def handle(state: SessionState, stimulus: InputStimulus, now: float) -> list[Eff
         case InputCleared():
             return _clear(state, now)
         case InputCancelled():
-            state.input.discard_waiting("cancelled")
-            return _clear(state, now)
+            return _cancel(state, now)
         case _:
             assert_never(stimulus)
 
 
 def _append(state: SessionState, append: AudioAppended, now: float) -> list[Effect]:
-    if (
-        state.input.waiting_bytes + len(append.pcm)
-        > state.limits.max_pending_input_bytes_per_session
-    ):
-        limit = state.limits.max_pending_input_bytes_per_session
+    span = _span(append)
+    size = len(span.pcm) + frame_bytes((span,))
+    limit = state.limits.max_pending_input_bytes_per_session
+    if state.input.waiting_bytes + size > limit:
+        state.input.add(span, discard="refused")
+        if state.detector is not None and append.scores:
+            state.detector.skip(append.scores[-1].end_sample)
         error = InputBackpressure(f"{limit} bytes of input are already waiting; send slower")
         return [Emit(ErrorRaised(error, append.event_id))]
-    edges = _edges(state, append)
-    had_onset = any(isinstance(edge, Onset) for edge in edges)
-    append = replace(append, is_speech=_is_speech(state, append, bool(edges)))
     state.append.last_input_at_s = now
-    ended: ItemId | None = None
     effects: list[Effect] = []
-    for edge in edges:
-        ended = state.speech_item_id if isinstance(edge, Offset) else None
-        effects += tell_edge(state, edge)
-    effects += _rule_and_keep(state, append, had_onset, now)
-    if ended is not None:
-        effects += _utterance_ended(state, ended)
+    for part in _parts(state, append, _edges(state, append)):
+        effects += _take(state, part, now)
     return effects + pump(state, now)
 
 
-def _rule_and_keep(
-    state: SessionState, append: AudioAppended, had_onset: bool, now: float
-) -> list[Effect]:
-    ruling = _overlap(state, append, had_onset, now)
-    if ruling is None:
-        _keep(state, append)
-        return []
-    effects = [_overlap_event(state, append, ruling)]
-    if ruling.action is OverlapAction.DROP:
-        state.input.add(Span(append.pcm), discard=ruling.reason)
-        return effects
-    if ruling.action is OverlapAction.BARGE_IN:
-        effects += interrupt(state, _interrupt_reason(ruling))
-    _keep(state, append)
+def _span(append: AudioAppended) -> Span:
+    groups = (append.video_frames,) if append.video_frames else ()
+    return Span(append.pcm, bool(append.is_speech), append.force_listen, groups)
+
+
+def _edges(state: SessionState, append: AudioAppended) -> tuple[Onset | Offset, ...]:
+    if state.detector is None:
+        return ()
+    found = [state.detector.feed(score) for score in append.scores]
+    return tuple(edge for edge in found if edge is not None)
+
+
+def _parts(
+    state: SessionState, append: AudioAppended, edges: tuple[Onset | Offset, ...]
+) -> Iterator[_Part]:
+    """Cut an append behind each utterance that ends in it, where that makes a turn of its own."""
+    if state.config.auto_response or not any(isinstance(edge, Offset) for edge in edges):
+        yield _Part(_with_opinion(state, append, bool(edges)), edges)
+        return
+    begin, taken = state.input.total_bytes, 0
+    waiting: list[Onset | Offset] = []
+    for edge in edges:
+        waiting.append(edge)
+        if isinstance(edge, Offset):
+            end = min(max(taken, edge.found_at_sample * SAMPLE_BYTES - begin), len(append.pcm))
+            yield _Part(_slice(append, taken, end, is_speech=True), tuple(waiting))
+            taken, waiting = end, []
+    if taken < len(append.pcm) or waiting:
+        rest = _slice(append, taken, len(append.pcm), is_speech=append.is_speech)
+        rest = _with_opinion(state, rest, bool(waiting))
+        yield _Part(rest, tuple(waiting), is_rest=True)
+
+
+def _slice(append: AudioAppended, begin: int, end: int, *, is_speech: bool | None) -> AudioAppended:
+    frames = append.video_frames if begin == 0 else ()
+    return replace(append, pcm=append.pcm[begin:end], video_frames=frames, is_speech=is_speech)
+
+
+def _with_opinion(state: SessionState, append: AudioAppended, has_edge: bool) -> AudioAppended:
+    """Say whether it is speech: as voice detection heard it, or as the client insists."""
+    if state.detector is None:
+        return append
+    heard = state.detector.is_speaking or has_edge
+    return replace(append, is_speech=heard or append.is_speech is True)
+
+
+def _take(state: SessionState, part: _Part, now: float) -> list[Effect]:
+    effects: list[Effect] = []
+    ended: ItemId | None = None
+    if part.append.is_speech:
+        begin_wait(state, now)
+    for edge in part.edges:
+        ended = state.speech_item_id if isinstance(edge, Offset) else None
+        effects += tell_edge(state, edge)
+    effects += _rule_and_keep(state, part, now)
+    if ended is not None and part.offset is not None:
+        effects += _utterance_ended(state, ended, part.offset)
     return effects
 
 
-def _edges(state: SessionState, append: AudioAppended) -> list[Onset | Offset]:
-    if state.detector is None:
+def _rule_and_keep(state: SessionState, part: _Part, now: float) -> list[Effect]:
+    append = part.append
+    ruling = _overlap(state, part, now)
+    if ruling is None:
+        _keep(state, part)
         return []
-    found = (state.detector.feed(score) for score in append.scores)
-    return [edge for edge in found if edge is not None]
+    is_told = not (part.is_rest and ruling.action is OverlapAction.DROP)
+    effects = _told(state, append, ruling) if is_told else []
+    if not ruling.keeps_audio:
+        state.input.add(_span(append), discard=ruling.reason)
+        return effects
+    if ruling.action is OverlapAction.BARGE_IN:
+        effects += interrupt(state, _interrupt_reason(ruling))
+    _keep(state, part)
+    return effects
 
 
-def _is_speech(state: SessionState, append: AudioAppended, has_edge: bool) -> bool:
-    if state.detector is not None:
-        return state.detector.is_speaking or has_edge
-    return bool(append.is_speech)
-
-
-def _overlap(
-    state: SessionState, append: AudioAppended, had_onset: bool, now: float
-) -> OverlapRuling | None:
+def _overlap(state: SessionState, part: _Part, now: float) -> OverlapRuling | None:
     if not state.answer_in_progress(now):
-        state.overlap.speech_ms = 0
+        state.overlap.begin("")
         return None
+    active, append = state.response.active, part.append
+    owner = (state.response.last_id or "") if active is None else active.response_id
+    if state.overlap.begin(owner) and state.config.auto_response:
+        # The model has heard, and is answering, what came before.
+        state.input.open_item.speech_bytes = 0
     if append.is_speech:
         state.overlap.speech_ms += _duration_ms(append)
     detection = state.config.turn_detection
@@ -112,7 +183,7 @@ def _overlap(
             policy=state.config.overlap_policy,
             auto_response=state.config.auto_response,
             is_speech=bool(append.is_speech),
-            had_onset=had_onset,
+            had_onset=part.onset is not None,
             has_detector=detection is not None,
             interrupts=detection is not None and detection.interrupt_response,
             duration_ms=_duration_ms(append),
@@ -122,43 +193,61 @@ def _overlap(
             client_action=append.overlap_action,
             force_barge_in=append.force_barge_in,
             force_listen=append.force_listen,
+            text_hint=append.text_hint,
+            has_frames=bool(append.video_frames),
         )
     )
 
 
-def _overlap_event(state: SessionState, append: AudioAppended, ruling: OverlapRuling) -> Effect:
-    return Emit(
-        OverlapDecided(
-            fence=state.fence,
-            policy=state.config.overlap_policy.value,
-            action=ruling.action.value,
-            reason=ruling.reason,
-            duration_ms=_duration_ms(append),
-            overlap_speech_ms=state.overlap.speech_ms,
+def _told(state: SessionState, append: AudioAppended, ruling: OverlapRuling) -> list[Effect]:
+    """Tell what was decided. Where the stream goes on in any case, only a change is news."""
+    is_news = ruling.reason != state.overlap.told
+    state.overlap.told = ruling.reason
+    if ruling.reason == "auto_response_continuous":
+        return []
+    if ruling.reason == "server_vad_utterance_active" and not is_news:
+        return []
+    return [
+        Emit(
+            OverlapDecided(
+                fence=state.fence,
+                policy=state.config.overlap_policy.value,
+                action=ruling.action.value,
+                reason=ruling.reason,
+                duration_ms=_duration_ms(append),
+                overlap_speech_ms=state.overlap.speech_ms,
+            )
         )
-    )
+    ]
 
 
 def _interrupt_reason(ruling: OverlapRuling) -> str:
     return "turn_detected" if ruling.reason == "server_vad_speech_started" else "barge_in"
 
 
-def _keep(state: SessionState, append: AudioAppended) -> None:
-    state.input.add(Span(append.pcm, bool(append.is_speech), append.force_listen))
-    detector = state.detector
-    if state.config.auto_response or detector is None or detector.is_speaking or append.is_speech:
+def _keep(state: SessionState, part: _Part) -> None:
+    """Take audio into the open item, which begins a little before its speech."""
+    ledger, append, detector = state.input, part.append, state.detector
+    if ledger.open_item.is_empty:
+        reserve_target(state)
+    had_speech = ledger.open_item.speech_bytes > 0
+    ledger.add(_span(append))
+    if append.is_speech or (append.is_speech is None and detector is None):
+        ledger.open_item.speech_bytes += len(append.pcm)
+    if state.config.auto_response or detector is None or had_speech:
         return
-    # Between utterances only the prefix padding is worth keeping: the next commit starts there.
-    padding = detector.settings.prefix_padding_ms + detector.settings.min_speech_duration_ms
-    keep = padding * INPUT_RATE_HZ // 1000 * SAMPLE_BYTES
-    state.input.discard_open("silence", keep_bytes=keep)
+    if part.onset is not None:
+        ledger.discard_open("silence", keep_from=part.onset.start_sample * SAMPLE_BYTES)
+    elif not append.is_speech:
+        # Between utterances only the prefix padding is worth keeping: the next item starts there.
+        ledger.discard_open("silence", keep_from=detector.needed_from_sample * SAMPLE_BYTES)
 
 
 def _duration_ms(append: AudioAppended) -> int:
     return samples_to_ms(len(append.pcm) // SAMPLE_BYTES, INPUT_RATE_HZ)
 
 
-def _utterance_ended(state: SessionState, item_id: ItemId) -> list[Effect]:
+def _utterance_ended(state: SessionState, item_id: ItemId, offset: Offset) -> list[Effect]:
     """Do what the session's mode does at the end of an utterance."""
     if state.config.auto_response:
         # The model hears the stream itself; it only shall not wait for the unit to fill up.
@@ -166,7 +255,8 @@ def _utterance_ended(state: SessionState, item_id: ItemId) -> list[Effect]:
         return []
     detection = state.config.turn_detection
     creates = detection is not None and detection.create_response
-    return commit_by_detector(state, item_id, creates_response=creates)
+    spoken_ms = samples_to_ms(offset.speech_samples, INPUT_RATE_HZ)
+    return commit_by_detector(state, item_id, creates_response=creates, spoken_ms=spoken_ms)
 
 
 def _append_text(state: SessionState, text: str, event_id: str | None) -> list[Effect]:
@@ -182,13 +272,46 @@ def _append_text(state: SessionState, text: str, event_id: str | None) -> list[E
         error = IllegalNow("text is empty", code="bad_event", param="text")
     if error is not None:
         return [Emit(ErrorRaised(error, event_id))]
+    if state.input.open_item.is_empty:
+        reserve_target(state)
     state.input.add_text(text)
     return []
 
 
 def _clear(state: SessionState, now: float) -> list[Effect]:
+    """Drop the open item. What was committed or is at the model stays."""
     effects = close_open_speech(state)
     forget_words(state, state.input.open_item.item_id)
     state.input.discard_open("cleared")
     state.flush_wanted = False
     return [*effects, Emit(InputBufferCleared()), *pump(state, now)]
+
+
+def _cancel(state: SessionState, now: float) -> list[Effect]:
+    """Drop all input that waits, and what is being made of it as long as none of that was heard."""
+    effects = close_open_speech(state)
+    if _is_being_made(state):
+        effects += _withdraw(state)
+        state.utterances.clear()
+    else:
+        state.utterances = deque(u for u in state.utterances if u.last_seq is not None)
+    state.input.discard_waiting("cancelled")
+    state.flush_wanted = False
+    return [*effects, Emit(InputBufferCleared()), *pump(state, now)]
+
+
+def _is_being_made(state: SessionState) -> bool:
+    """Whether the model works on input of which nothing has been said yet."""
+    response, pending = state.response.active, state.append.pending
+    if response is not None:
+        return not response.transcript
+    return state.turns_expected or (pending is not None and not pending.is_continuation)
+
+
+def _withdraw(state: SessionState) -> list[Effect]:
+    """Enter a new epoch, in which the stages know nothing of the cancelled input."""
+    if state.response.active is not None:
+        return interrupt(state, "input_cancelled")
+    cancelled, heard = state.fence, heard_of_last(state)
+    enter_next_epoch(state)
+    return [CancelStages(cancelled, state.fence, heard)]

@@ -6,7 +6,10 @@ Rule 2: committed turns go before the open stream.
 Rule 3: the open stream flows only in sessions where the model speaks on its own, in full units,
         or as a residue when an utterance has ended and the model takes short units.
 Rule 4: an answer that is not finished goes on over synthetic silence, but never while real input
-        is waiting or has just come (seed: silence continuation).
+        is waiting or has just come (seed: silence continuation). Nor does silence go in front of
+        what a muted microphone left of a unit: that goes first, silence at its tail.
+Rule 5: silence is fed for one owner, an answer or a turn of the model that has none yet. Whether
+        it still wants any is looked at when the time has come, not when it was set.
 """
 
 from collections import deque
@@ -15,7 +18,7 @@ from dataclasses import replace
 from session.config import AnswerSettings, RuntimeConfig
 from session.effects import ConfigureStages, Effect, SubmitUnit
 from session.ids import ItemId, OperationId
-from session.ledger.input import Reservation
+from session.ledger.spans import Reservation
 from session.lifecycle import Life
 from session.state import SessionState, Utterance
 from session.unit import INPUT_RATE_HZ, SAMPLE_BYTES, Unit, samples_to_ms
@@ -24,12 +27,14 @@ from session.user_items import add_user_item
 
 def pump(state: SessionState, now: float) -> list[Effect]:
     """Submit the next unit if one may go now."""
-    if state.life is not Life.OPEN or state.append.is_busy:
+    if state.life is not Life.OPEN:
         return []
-    if state.updates:
-        return start_update(state)
     promoted = _promote_deferred(state)
-    reservation = _reserve_next(state)
+    if state.append.is_busy:
+        return promoted
+    if state.updates:
+        return promoted + start_update(state)
+    reservation = _reserve_next(state, now)
     if reservation is not None:
         return [*promoted, _submit(state, reservation, now)]
     return promoted + continue_answer(state, now)
@@ -51,21 +56,24 @@ def continue_answer(state: SessionState, now: float) -> list[Effect]:
     due = continuation_deadline(state)
     if due is None or now < due:
         return []
-    response = state.response.active
-    if response is not None:
-        response.continuations += 1
-        is_last = response.continuations >= _continuation_limit(state)
-    else:
-        is_last = False
+    spent = state.append.count_continuation(_continuation_owner(state))
+    is_last = spent >= _continuation_limit(state)
     silence = bytes(state.unit_bytes)
     unit = Unit(pcm=silence, is_continuation=True, force_listen=is_last)
     return [_submit_unit(state, unit, now)]
 
 
 def continuations_spent(state: SessionState) -> bool:
-    """Whether the active answer has used up its continuations."""
+    """Whether the active answer, or the turn that has none, has had all the silence it may."""
+    spent = state.append.continuations_of(_continuation_owner(state))
+    return spent >= _continuation_limit(state)
+
+
+def _continuation_owner(state: SessionState) -> str:
     response = state.response.active
-    return response is not None and response.continuations >= _continuation_limit(state)
+    if response is not None:
+        return f"response:{response.response_id}"
+    return f"model-turn:{state.fence.turn}"
 
 
 def _continuation_limit(state: SessionState) -> int:
@@ -85,7 +93,7 @@ def _promote_deferred(state: SessionState) -> list[Effect]:
     return list(add_user_item(state, item_id, turn.text, audio_ms=audio_ms))
 
 
-def _reserve_next(state: SessionState) -> Reservation | None:
+def _reserve_next(state: SessionState, now: float) -> Reservation | None:
     ledger = state.input
     if ledger.has_wanted_turn:
         return ledger.reserve_turns()
@@ -97,19 +105,27 @@ def _reserve_next(state: SessionState) -> Reservation | None:
         state.flush_wanted = False
         return ledger.reserve_open(ledger.open_bytes)
     state.flush_wanted = False
+    due = residue_deadline(state)
+    if due is not None and now >= due:
+        return ledger.reserve_open(ledger.open_bytes)
     return None
 
 
 def _submit(state: SessionState, reservation: Reservation, now: float) -> SubmitUnit:
     turn = reservation.turn
+    due = _input_is_over_at(state)
+    is_muted = turn is None and due is not None and now >= due
+    needs_whole = turn is not None and not state.profile.accepts_short_units
+    pcm = reservation.pcm
     unit = Unit(
-        pcm=_whole_units(state, reservation.pcm) if turn is not None else reservation.pcm,
+        pcm=_whole_units(state, pcm) if is_muted or needs_whole else pcm,
         text=turn.text if turn is not None else "",
         is_speech=reservation.is_speech,
         closes_input=turn is not None,
         force_listen=reservation.force_listen,
         options=_options(state) if turn is not None else None,
         tool_outputs=turn.tool_outputs if turn is not None else (),
+        video_frames=reservation.video_frames,
     )
     state.turns_expected = state.turns_expected or turn is not None
     return _submit_unit(state, unit, now)
@@ -146,11 +162,24 @@ def _brought(utterance: Utterance, seq: int) -> Utterance:
 
 
 def _whole_units(state: SessionState, pcm: bytes) -> bytes:
-    """Pad a committed turn with silence to whole units where the model needs them."""
-    if state.profile.accepts_short_units or not pcm:
-        return pcm
+    """Pad with silence, at the tail, to whole units."""
     missing = -len(pcm) % state.unit_bytes
     return pcm + bytes(missing // SAMPLE_BYTES * SAMPLE_BYTES)
+
+
+def _input_is_over_at(state: SessionState) -> float | None:
+    """When a client that streams is taken to have stopped; None when it does not stream."""
+    last_s = state.append.last_input_at_s
+    if not state.config.auto_response or last_s is None:
+        return None
+    return last_s + 2 * state.profile.unit_ms / 1000
+
+
+def residue_deadline(state: SessionState) -> float | None:
+    """When what a muted microphone left of a unit goes to the model; None when nothing is left."""
+    if state.life is not Life.OPEN or state.append.is_busy or state.updates:
+        return None
+    return _input_is_over_at(state) if state.input.open_bytes > 0 else None
 
 
 def continuation_deadline(state: SessionState) -> float | None:
@@ -161,9 +190,9 @@ def continuation_deadline(state: SessionState) -> float | None:
     wants_more = response is not None and not response.is_turn_ended
     if not (wants_more or state.turns_expected) or continuations_spent(state):
         return None
-    unit_s = state.profile.unit_ms / 1000
-    due = (state.append.last_submit_at_s or 0.0) + unit_s
-    if state.config.auto_response and state.append.last_input_at_s is not None:
-        # A live microphone fills the next unit by itself; silence must not get into its speech.
-        due = max(due, state.append.last_input_at_s + 2 * unit_s)
-    return due
+    if residue_deadline(state) is not None:
+        return None
+    due = (state.append.last_submit_at_s or 0.0) + state.profile.unit_ms / 1000
+    # A live microphone fills the next unit by itself; silence must not get into its speech.
+    over_s = _input_is_over_at(state)
+    return due if over_s is None else max(due, over_s)

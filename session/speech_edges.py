@@ -7,6 +7,7 @@ from session.events import UserSpeechStarted, UserSpeechStopped
 from session.ids import ItemId
 from session.lifecycle import TurnTrigger, move_turn
 from session.state import SessionState, Utterance
+from session.user_items import reserve_target
 from session.vad import Offset, Onset
 
 
@@ -22,6 +23,7 @@ def tell_edge(state: SessionState, edge: Onset | Offset) -> list[Effect]:
         item_id = ItemId(state.ids.new("item"))
         state.speech_item_id = item_id
         state.input.open_item.item_id = item_id
+        reserve_target(state)
         state.utterances.append(Utterance(item_id, edge.audio_start_ms))
         state.turn = move_turn(state.turn, TurnTrigger.USER_STARTED)
         return [Emit(UserSpeechStarted(edge.audio_start_ms, item_id))]

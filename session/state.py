@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from session.config import ConfigPatch, RuntimeConfig, SessionConfig, SessionLimits
 from session.errors import LocalProtocolError
 from session.fence import Fence
-from session.ids import IdFactory, ItemId
+from session.ids import IdFactory, ItemId, ResponseId
 from session.ledger.append import AppendLedger
 from session.ledger.attachment import AttachmentLedger
 from session.ledger.calls import CallLedger
@@ -50,6 +50,29 @@ class Overlap:
     """Speech over the current answer."""
 
     speech_ms: int = 0
+    owner: str = ""
+    told: str = ""
+    """The reason of the last decision about this answer."""
+
+    def begin(self, owner: str) -> bool:
+        """Start anew when the answer is another one; say whether it is."""
+        if owner == self.owner:
+            return False
+        self.owner, self.speech_ms, self.told = owner, 0, ""
+        return True
+
+
+@dataclass(slots=True)
+class IdleWatch:
+    """Since when nobody has spoken (`session.idle_user`)."""
+
+    answer: ResponseId | None = None
+    """The last answer, once it is over."""
+    config: SessionConfig | None = None
+    since_s: float = 0.0
+    start_byte: int | None = None
+    """Where in the input the silence began, once the answer has been played."""
+    has_asked: bool = False
 
 
 @dataclass(slots=True)
@@ -87,6 +110,7 @@ class SessionState:
     """The wake-up that has been asked for and has not come yet."""
     release_retry_at_s: float | None = None
     """When the stages are asked again to release what they have not confirmed."""
+    idle: IdleWatch = field(default_factory=IdleWatch)
     close_reason: str = ""
     close_code: int = 1000
     is_expiring: bool = False

@@ -12,9 +12,10 @@ from typing import Final
 
 from session.effects import Effect, Emit, WakeAt
 from session.endings import GOING_AWAY, NORMAL_CLOSURE, close, retry_release
+from session.idle_user import answer_silence, idle_deadline, watch_user
 from session.lifecycle import Life
 from session.on_attachment import detach_idle
-from session.pump import continuation_deadline, continue_answer
+from session.pump import continuation_deadline, continue_answer, pump, residue_deadline
 from session.socket_events import SessionExpiring
 from session.state import SessionState
 
@@ -37,6 +38,7 @@ def fire(state: SessionState, now: float) -> list[Effect]:
 
 def wake_up(state: SessionState, now: float) -> list[Effect]:
     """Ask for the next wake-up, unless one that is early enough has been asked for."""
+    watch_user(state, now)
     due = next_deadline(state)
     if due is None:
         return []
@@ -123,5 +125,7 @@ _TABLE: Final[tuple[tuple[_Deadline, _Action], ...]] = (
     (_idle_at, _end_idle),
     (_silent_socket_at, detach_idle),
     (_announces_at, _announce_end),
+    (idle_deadline, answer_silence),
+    (residue_deadline, pump),
     (continuation_deadline, continue_answer),
 )

@@ -5,7 +5,7 @@ Stage0, `OUTPUT_RATE_HZ` from Stage1. Other formats exist only at the edge of th
 """
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from session.config import AnswerSettings
 from session.tools import FunctionCall, ToolOutput
@@ -43,6 +43,8 @@ class Unit:
     """Settings of the one answer that this unit asks for; None: the session's."""
     tool_outputs: tuple[ToolOutput, ...] = ()
     """What the model's function calls returned, oldest first."""
+    video_frames: tuple[tuple[bytes, ...], ...] = field(default=(), repr=False)
+    """JPEG or PNG camera frames that belong to this unit, in groups: one group an append."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
-"""A committed turn becomes an item of the conversation."""
+"""What the user said becomes an item of the conversation, and belongs to a turn of the model."""
 
 from collections import deque
+from dataclasses import replace
 
 from session.effects import Effect, Emit
 from session.events import ItemAdded, ItemDone, ItemView
@@ -26,3 +27,25 @@ def add_user_item(
 def forget_words(state: SessionState, item_id: ItemId | None) -> None:
     """Do not wait for the words of an item: its audio does not go to the model."""
     state.utterances = deque(u for u in state.utterances if u.item_id != item_id)
+
+
+def reserve_target(state: SessionState) -> None:
+    """The input item begins: over an answer, it reserves the model turn that comes after that.
+
+    Whoever commits it later is told this turn, wherever the session's own turn has got to.
+    """
+    active = state.response.active
+    target = None
+    if active is not None:
+        # The turn rises when the model ends its own, which may be before the answer is spoken.
+        ahead = 0 if active.is_turn_ended else 1
+        target = replace(state.fence, turn=state.fence.turn + ahead)
+    state.input.open_item.target = target
+
+
+def target_turn(state: SessionState) -> int:
+    """Return the model turn that the open item belongs to."""
+    target = state.input.open_item.target
+    if target is None or target.epoch != state.fence.epoch:
+        return state.fence.turn  # an interruption has made the reservation void
+    return target.turn

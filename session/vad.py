@@ -4,6 +4,8 @@ Rule 1: every onset is followed by exactly one offset before the next onset.
 Rule 2: an onset needs `min_speech_duration_ms` of speech without a clear pause; its time is the
         first speech window less the prefix padding.
 Rule 3: once speaking, windows above `threshold - 0.15` still count as speech.
+Rule 4: an utterance ends where its end was found: the silence that ended it is part of it. The
+        padding of the next one does not reach back over that.
 """
 
 from dataclasses import dataclass
@@ -18,16 +20,31 @@ HYSTERESIS: Final = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Onset:
-    """The user began to speak at `audio_start_ms` (prefix padding included)."""
+    """The user began to speak; prefix padding is included."""
 
-    audio_start_ms: int
+    start_sample: int
+    """Samples since the session began, at 16 kHz."""
+
+    @property
+    def audio_start_ms(self) -> int:
+        """The same place in milliseconds."""
+        return samples_to_ms(self.start_sample, INPUT_RATE_HZ)
 
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """The user stopped; speech ended at `audio_end_ms`."""
+    """The user stopped: the last speech ended at `speech_end_sample`."""
 
-    audio_end_ms: int
+    speech_end_sample: int
+    found_at_sample: int
+    """Where the silence was long enough to tell: there the utterance's audio ends."""
+    speech_samples: int
+    """From the first speech to the last, without padding and silence."""
+
+    @property
+    def audio_end_ms(self) -> int:
+        """Where speech ended, in milliseconds."""
+        return samples_to_ms(self.speech_end_sample, INPUT_RATE_HZ)
 
 
 @dataclass(slots=True)
@@ -41,6 +58,15 @@ class SpeechDetector:
     _last_speech_end: int = 0
     _last_end: int | None = None
     """Where the last window ended; None before the first, which may come late in a session."""
+    _speech_start: int = 0
+    _earlier_end: int = 0
+    """Where the audio of the last utterance ended."""
+
+    @property
+    def needed_from_sample(self) -> int:
+        """The earliest sample that the next utterance can begin with."""
+        begins = self._candidate_start
+        return self._padded(self._last_end or 0 if begins is None else begins)
 
     def feed(self, score: SpeechScore) -> Onset | Offset | None:
         """Take the next window; return the edge it completes, if any."""
@@ -60,9 +86,13 @@ class SpeechDetector:
         """Close an open onset because the session or its detection ends."""
         if not self.is_speaking:
             return None
-        self.is_speaking = False
-        self._candidate_start = None
-        return Offset(samples_to_ms(self._last_end or 0, INPUT_RATE_HZ))
+        return self._end(self._last_end or 0)
+
+    def skip(self, end_sample: int) -> None:
+        """Pass over audio that was not taken; it breaks what had only just begun."""
+        self._last_end = end_sample
+        if not self.is_speaking:
+            self._candidate_start = None
 
     def _feed_candidate(self, start: int, window: int, end: int) -> Onset | None:
         if self._candidate_start is None:
@@ -75,8 +105,12 @@ class SpeechDetector:
         ):
             return None
         self.is_speaking = True
-        onset_ms = samples_to_ms(self._candidate_start, INPUT_RATE_HZ)
-        return Onset(max(0, onset_ms - self.settings.prefix_padding_ms))
+        self._speech_start = self._candidate_start
+        return Onset(self._padded(self._speech_start))
+
+    def _padded(self, start: int) -> int:
+        padding = self.settings.prefix_padding_ms * INPUT_RATE_HZ // 1000
+        return max(self._earlier_end, start - padding)
 
     def _feed_speaking(self, score: SpeechScore) -> Offset | None:
         if score.probability >= self.settings.threshold - HYSTERESIS:
@@ -85,6 +119,10 @@ class SpeechDetector:
         silence = score.end_sample - self._last_speech_end
         if samples_to_ms(silence, INPUT_RATE_HZ) < self.settings.silence_duration_ms:
             return None
+        return self._end(self._last_speech_end)
+
+    def _end(self, speech_end: int) -> Offset:
         self.is_speaking = False
         self._candidate_start = None
-        return Offset(samples_to_ms(self._last_speech_end, INPUT_RATE_HZ))
+        self._earlier_end = self._last_end or 0
+        return Offset(speech_end, self._earlier_end, max(0, speech_end - self._speech_start))

@@ -2,6 +2,8 @@
 
 Rule 1: sequence numbers start at 1 in every epoch and have no gaps among committed units.
 Rule 2: a number is taken only by a commit; after a roll back the next unit uses it again.
+Rule 3: units of silence are counted for one owner at a time, an answer or a turn of the model that
+        has none yet; another owner starts at zero.
 """
 
 from dataclasses import dataclass
@@ -28,6 +30,8 @@ class AppendLedger:
     pending: PendingAppend | None = None
     last_submit_at_s: float | None = None
     last_input_at_s: float | None = None
+    _continued: str = ""
+    _continuations: int = 0
 
     @property
     def is_busy(self) -> bool:
@@ -45,6 +49,16 @@ class AppendLedger:
             self.committed_seq + 1, operation_id, generation, is_continuation
         )
         return self.pending
+
+    def continuations_of(self, owner: str) -> int:
+        """How many units of silence this owner has had."""
+        return self._continuations if owner == self._continued else 0
+
+    def count_continuation(self, owner: str) -> int:
+        """Count one more for this owner; return how many those are."""
+        self._continuations = self.continuations_of(owner) + 1
+        self._continued = owner
+        return self._continuations
 
     def commit(self, seq: int) -> PendingAppend | None:
         """Stage0 consumed unit `seq`. None when that unit is not the one that is out."""

@@ -1,8 +1,10 @@
-"""The input ledger: where every byte of user audio is.
+"""The input ledger: where every byte of user audio, and every camera frame with it, is.
 
 Rule 1: every byte that came in is in exactly one place: open buffer, committed turn, reservation,
-        accepted by the model, deferred overlap, or discarded for a stated reason.
-Rule 2: at most one reservation exists; rolled back, it returns to the front, in order.
+        accepted by the model, deferred overlap, or discarded for a stated reason. So is every
+        camera frame: it goes where the first byte of its append goes.
+Rule 2: at most one reservation exists; rolled back, it returns to the front, in order. Audio of an
+        item that was committed meanwhile returns to that item's turn.
 Rule 3: the open item describes what the next commit would make an item of; streaming its bytes to
         the model does not empty it.
 """
@@ -11,67 +13,33 @@ from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 
 from session.errors import LocalProtocolError
+from session.fence import Fence
 from session.ids import ItemId
+from session.ledger.spans import (
+    Reservation,
+    Span,
+    Turn,
+    frame_bytes,
+    frame_count,
+    pcm_bytes,
+)
 from session.tools import ToolOutput
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Consecutive PCM with one set of flags."""
-
-    pcm: bytes
-    is_speech: bool = False
-    force_listen: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """A committed input that waits for the model; its bytes are still ours."""
-
-    spans: tuple[Span, ...]
-    text: str
-    item_id: ItemId | None
-    is_wanted: bool
-    """An answer was asked for, so it may be submitted."""
-    tool_outputs: tuple[ToolOutput, ...] = ()
-
-    @property
-    def n_bytes(self) -> int:
-        """Audio bytes held."""
-        return sum(len(span.pcm) for span in self.spans)
-
-
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """Input on its way to the model."""
-
-    spans: tuple[Span, ...]
-    turn: Turn | None = None
-    """Set when a committed turn is submitted whole."""
-
-    @property
-    def pcm(self) -> bytes:
-        """All audio of the reservation."""
-        return b"".join(span.pcm for span in self.spans)
-
-    @property
-    def is_speech(self) -> bool:
-        """Whether any part was speech."""
-        return any(span.is_speech for span in self.spans)
-
-    @property
-    def force_listen(self) -> bool:
-        """Whether any part asked the model to listen."""
-        return any(span.force_listen for span in self.spans)
 
 
 @dataclass(slots=True)
 class OpenItem:
     """What has come in since the last commit or clear."""
 
+    serial: int = 0
     audio_bytes: int = 0
+    speech_bytes: int = 0
+    """Audio that is speech as far as anybody knows; silence by anyone's opinion does not count."""
     texts: list[str] = field(default_factory=list)
     item_id: ItemId | None = None
+    target: Fence | None = None
+    """The model turn that an item over an answer has reserved."""
+    has_failed: bool = False
+    """The model could not take the audio that came last."""
 
     @property
     def text(self) -> str:
@@ -91,9 +59,14 @@ class InputLedger:
     total_bytes: int = 0
     accepted_bytes: int = 0
     discarded: Counter[str] = field(default_factory=Counter)
+    total_frames: int = 0
+    accepted_frames: int = 0
+    discarded_frames: Counter[str] = field(default_factory=Counter)
     open_item: OpenItem = field(default_factory=OpenItem)
     _open: deque[Span] = field(default_factory=deque)
     _open_bytes: int = 0
+    _frame_bytes: int = 0
+    """Size of the frames that are held, wherever they are."""
     _turns: deque[Turn] = field(default_factory=deque)
     _deferred: Turn | None = None
     _text_chars: int = 0
@@ -109,21 +82,21 @@ class InputLedger:
     @property
     def pending_bytes(self) -> int:
         """Bytes of audio we hold and have not got rid of."""
-        turns = sum(turn.n_bytes for turn in self._turns)
-        deferred = 0 if self._deferred is None else self._deferred.n_bytes
-        return self._open_bytes + turns + deferred + self._reserved_bytes()
+        turns = sum(turn.n_bytes for turn in self._waiting_turns())
+        return self._open_bytes + turns + pcm_bytes(self._reserved())
 
     @property
     def waiting_bytes(self) -> int:
-        """Audio and text that wait: the subject of backpressure."""
-        texts = sum(len(turn.text) for turn in self._turns)
-        texts += sum(len(each.output) for turn in self._turns for each in turn.tool_outputs)
-        return self.pending_bytes + self._text_chars + texts
+        """Audio, camera frames and text that wait: the subject of backpressure."""
+        turns = self._waiting_turns()
+        texts = sum(len(turn.text) for turn in turns)
+        texts += sum(len(each.output) for turn in turns for each in turn.tool_outputs)
+        return self.pending_bytes + self._frame_bytes + self._text_chars + texts
 
     @property
     def pending_turns(self) -> int:
-        """Committed turns that wait."""
-        return len(self._turns)
+        """Committed turns that wait, deferred overlap included."""
+        return len(self._turns) + int(self.has_deferred)
 
     @property
     def has_deferred(self) -> bool:
@@ -139,14 +112,20 @@ class InputLedger:
 
     def add(self, span: Span, *, discard: str | None = None) -> None:
         """Take audio into the open buffer and item; or only count it, if it is not to be kept."""
+        span = replace(span, start_byte=self.total_bytes)
         size = len(span.pcm)
         self.total_bytes += size
+        self.total_frames += frame_count((span,))
+        self._frame_bytes += frame_bytes((span,))
         if discard is not None:
-            self.discarded[discard] += size
+            self._drop((span,), discard)
+            return
+        if not span.pcm and not span.video_frames:
             return
         self._open.append(span)
         self._open_bytes += size
         self.open_item.audio_bytes += size
+        self.open_item.has_failed = False
 
     def add_text(self, text: str) -> None:
         """Join text to the open item."""
@@ -175,7 +154,7 @@ class InputLedger:
         earlier = self._deferred
         if earlier is not None:
             text = " ".join(part for part in (earlier.text, turn.text) if part)
-            turn = replace(turn, spans=earlier.spans + turn.spans, text=text)
+            turn = replace(turn, spans=earlier.spans + turn.spans, text=text, serial=earlier.serial)
         self._deferred = turn
 
     def promote_deferred(self) -> Turn:
@@ -190,7 +169,8 @@ class InputLedger:
         """Forget a committed turn whose item was deleted; return whether there was one."""
         gone = [turn for turn in self._turns if turn.item_id == item_id]
         self._turns = deque(turn for turn in self._turns if turn.item_id != item_id)
-        self.discarded["deleted"] += sum(turn.n_bytes for turn in gone)
+        for turn in gone:
+            self._drop(turn.spans, "deleted")
         return bool(gone)
 
     # --- going out -------------------------------------------------------------------------------
@@ -203,23 +183,30 @@ class InputLedger:
         spans = tuple(span for turn in wanted for span in turn.spans)
         text = " ".join(turn.text for turn in wanted if turn.text)
         outputs = tuple(output for turn in wanted for output in turn.tool_outputs)
-        turn = Turn(spans, text, wanted[-1].item_id, is_wanted=True, tool_outputs=outputs)
+        last = wanted[-1]
+        turn = Turn(spans, text, last.item_id, True, last.serial, outputs)
         self._reservation = Reservation(spans, turn)
         return self._reservation
 
     def reserve_open(self, n_bytes: int) -> Reservation:
         """Reserve the first `n_bytes` of the open buffer."""
         self._need_free()
-        self._reservation = Reservation(self._take(n_bytes))
+        self._reservation = Reservation(self._take(n_bytes), serial=self.open_item.serial)
         return self._reservation
 
     def settle(self, *, discard: str | None = None) -> None:
         """The model has consumed the reservation, or it can not be consumed for a reason."""
+        reservation, self._reservation = self._reservation, None
+        if reservation is None:
+            return
         if discard is None:
-            self.accepted_bytes += self._reserved_bytes()
-        else:
-            self.discarded[discard] += self._reserved_bytes()
-        self._reservation = None
+            self.accepted_bytes += pcm_bytes(reservation.spans)
+            self.accepted_frames += frame_count(reservation.spans)
+            self._frame_bytes -= frame_bytes(reservation.spans)
+            return
+        self._drop(reservation.spans, discard)
+        if reservation.turn is None and reservation.serial == self.open_item.serial:
+            self.open_item.has_failed = True
 
     def roll_back(self, *, keeps_wanted: bool = True) -> None:
         """The reservation was not consumed: put it back in front.
@@ -232,71 +219,119 @@ class InputLedger:
         if reservation.turn is not None:
             self._turns.appendleft(replace(reservation.turn, is_wanted=keeps_wanted))
             return
+        if reservation.serial != self.open_item.serial:
+            self._rejoin(reservation)
+            return
         self._open.extendleft(reversed(reservation.spans))
-        self._open_bytes += _size(reservation.spans)
+        self._open_bytes += pcm_bytes(reservation.spans)
 
     # --- being dropped ----------------------------------------------------------------------------
 
-    def discard_open(self, reason: str, *, keep_bytes: int = 0) -> None:
-        """Drop the open buffer and item, or the oldest of it so that `keep_bytes` stay.
+    def discard_open(
+        self, reason: str, *, keep_bytes: int | None = None, keep_from: int | None = None
+    ) -> None:
+        """Drop the open buffer and item; or only the oldest audio, and the item stays.
 
-        What the model already has stays with the model.
+        `keep_bytes` says how much of the newest audio stays, `keep_from` from which byte of the
+        session's input on. What the model already has stays with the model.
         """
-        surplus = max(0, self._open_bytes - keep_bytes)
-        self._take(surplus)
-        self.discarded[reason] += surplus
-        if keep_bytes:
-            self.open_item.audio_bytes -= surplus
-        else:
+        if keep_bytes is None and keep_from is None:
+            self._drop(self._open, reason)
+            self._open.clear()
+            self._open_bytes = 0
             self._renew_item()
+            return
+        surplus = 0 if keep_bytes is None else max(0, self._open_bytes - keep_bytes)
+        if keep_from is not None:
+            surplus = max(surplus, self._bytes_before(keep_from))
+        self._drop(self._take(surplus), reason)
+        self.open_item.audio_bytes -= surplus
 
     def discard_waiting(self, reason: str) -> None:
-        """Drop everything that is not at the model: buffer, turns, deferred overlap."""
+        """Drop everything the user said that is not at the model: buffer, turns, deferred overlap.
+
+        What function calls returned stays: the model waits for it.
+        """
         self.discard_open(reason)
-        turns = [*self._turns, *([] if self._deferred is None else [self._deferred])]
-        self.discarded[reason] += sum(turn.n_bytes for turn in turns)
+        for turn in self._waiting_turns():
+            self._drop(turn.spans, reason)
         self._deferred = None
-        self._turns.clear()
+        answers = [turn for turn in self._turns if turn.tool_outputs]
+        self._turns = deque(replace(turn, spans=(), text="") for turn in answers)
 
     # --- law 1 ------------------------------------------------------------------------------------
 
     def validate(self) -> None:
-        """Raise LocalProtocolError unless every byte is in exactly one place."""
+        """Raise LocalProtocolError unless every byte and every frame is in exactly one place."""
         placed = self.pending_bytes + self.accepted_bytes + self.discarded.total()
-        if placed != self.total_bytes or self._open_bytes != _size(self._open):
+        if placed != self.total_bytes or self._open_bytes != pcm_bytes(self._open):
             raise LocalProtocolError(f"input ledger: {self.total_bytes} in, {placed} placed")
+        held = [*self._open, *self._reserved()]
+        held += [span for turn in self._waiting_turns() for span in turn.spans]
+        frames = frame_count(held) + self.accepted_frames + self.discarded_frames.total()
+        if frames != self.total_frames or self._frame_bytes != frame_bytes(held):
+            raise LocalProtocolError(f"input ledger: {self.total_frames} frames, {frames} placed")
 
     def _close_open(self, item_id: ItemId, *, is_wanted: bool) -> Turn:
-        turn = Turn(tuple(self._open), self.open_item.text, item_id, is_wanted)
+        opened = self.open_item
+        turn = Turn(tuple(self._open), opened.text, item_id, is_wanted, opened.serial)
         self._open.clear()
         self._open_bytes = 0
         self._renew_item()
         return turn
 
     def _renew_item(self) -> None:
-        self.open_item = OpenItem()
+        self.open_item = OpenItem(serial=self.open_item.serial + 1)
         self._text_chars = 0
 
     def _take(self, n_bytes: int) -> tuple[Span, ...]:
         taken: list[Span] = []
         missing = n_bytes
+        takes_all = 0 < n_bytes == self._open_bytes
         while missing > 0:
             span = self._open.popleft()
             if len(span.pcm) > missing:
-                self._open.appendleft(replace(span, pcm=span.pcm[missing:]))
-                span = replace(span, pcm=span.pcm[:missing])
+                span, rest = span.cut(missing)
+                self._open.appendleft(rest)
             taken.append(span)
             missing -= len(span.pcm)
+        if takes_all:
+            taken += self._open  # frames whose audio has not come do not stay alone
+            self._open.clear()
         self._open_bytes -= n_bytes
         return tuple(taken)
 
-    def _reserved_bytes(self) -> int:
-        return _size(self._reservation.spans) if self._reservation is not None else 0
+    def _bytes_before(self, start_byte: int) -> int:
+        before = 0
+        for span in self._open:
+            if span.start_byte >= start_byte:
+                break
+            before += min(len(span.pcm), start_byte - span.start_byte)
+        return before
+
+    def _rejoin(self, reservation: Reservation) -> None:
+        """Give audio back to the turn that its item has become, if that still waits."""
+        for index, turn in enumerate(self._turns):
+            if turn.serial == reservation.serial:
+                self._turns[index] = replace(turn, spans=reservation.spans + turn.spans)
+                return
+        deferred = self._deferred
+        if deferred is not None and deferred.serial == reservation.serial:
+            self._deferred = replace(deferred, spans=reservation.spans + deferred.spans)
+            return
+        self._drop(reservation.spans, "withdrawn")
+
+    def _drop(self, spans: "deque[Span] | tuple[Span, ...]", reason: str) -> None:
+        self.discarded[reason] += pcm_bytes(spans)
+        self.discarded_frames[reason] += frame_count(spans)
+        self._frame_bytes -= frame_bytes(spans)
+
+    def _reserved(self) -> tuple[Span, ...]:
+        return self._reservation.spans if self._reservation is not None else ()
+
+    def _waiting_turns(self) -> list[Turn]:
+        return [*self._turns, *([] if self._deferred is None else [self._deferred])]
 
     def _need_free(self) -> None:
         if self._reservation is not None:
             raise LocalProtocolError("input ledger: a reservation is already out")
-
-
-def _size(spans: deque[Span] | tuple[Span, ...]) -> int:
-    return sum(len(span.pcm) for span in spans)

@@ -39,6 +39,8 @@ class Cursor:
     has_place: bool = False
     """The answer has a place in the history; without one, it never gets any."""
     last_sent_at_s: float = 0.0
+    plays_until_s: float = 0.0
+    """When a client that plays what it gets, without pause, will have played it all."""
     marks: list[TextMark] = field(default_factory=list)
 
     @property
@@ -102,6 +104,7 @@ class PlaybackLedger:
         cursor.samples += samples
         cursor.text_chars += text_chars
         cursor.last_sent_at_s = now
+        cursor.plays_until_s = max(cursor.plays_until_s, now) + samples / OUTPUT_RATE_HZ
         if samples or text_chars:
             cursor.marks.append(TextMark(cursor.text_chars, cursor.sent_ms))
         return cursor
@@ -174,6 +177,16 @@ class PlaybackLedger:
             return False
         left_s = (cursor.sent_ms - cursor.played_ms) / 1000
         return now <= cursor.last_sent_at_s + left_s + PLAYBACK_MARGIN_S
+
+    def heard_at(self, response_id: ResponseId | None) -> float:
+        """When the client will have played all of an answer; long ago when there is nothing left.
+
+        An acknowledgement that all was heard ends it early.
+        """
+        cursor = self._cursors.get(response_id) if response_id is not None else None
+        if cursor is None or cursor.is_flushed or cursor.committed_ms >= cursor.sent_ms:
+            return 0.0
+        return cursor.plays_until_s
 
     def validate(self) -> None:
         """Raise LocalProtocolError unless the cursors are in order."""

@@ -73,6 +73,15 @@ class InputCommitted(ServerEvent):
     event: CommittedFact
 
 
+class InputTimedOut(ServerEvent):
+    """Nobody has spoken for `idle_timeout_ms`; that silence became an item."""
+
+    type: Literal["input_audio_buffer.timeout_triggered"] = "input_audio_buffer.timeout_triggered"
+    audio_start_ms: int
+    audio_end_ms: int
+    item_id: str
+
+
 class InputCleared(ServerEvent):
     """The input buffer was dropped."""
 

@@ -64,6 +64,7 @@ EXPECTED_TYPES = {
     "UserSpeechStarted": ["input_audio_buffer.speech_started"],
     "UserSpeechStopped": ["input_audio_buffer.speech_stopped"],
     "InputItemCommitted": ["input_audio_buffer.committed"],
+    "InputTimedOut": ["input_audio_buffer.timeout_triggered"],
     "InputBufferCleared": ["input_audio_buffer.cleared"],
     "ItemAdded": ["conversation.item.added", "conversation.item.created"],
     "ItemDone": ["conversation.item.done"],

@@ -4,8 +4,9 @@ from session.errors import LocalProtocolError
 from session.ids import ItemId, OperationId, ResponseId
 from session.ledger.append import AppendLedger
 from session.ledger.history import KEPT_ITEMS, HistoryLedger, Item
-from session.ledger.input import InputLedger, Span
+from session.ledger.input import InputLedger
 from session.ledger.playback import PlaybackLedger, whole_words
+from session.ledger.spans import Span
 
 A = ResponseId("a")
 

@@ -36,13 +36,47 @@ FACTS = OverlapFacts(
         ),
         ({"auto_response": True}, ("barge_in", "barge_in_on_speech")),
         ({"auto_response": True, "policy": OverlapPolicy.LISTEN_ONLY}, None),
-        ({"auto_response": True, "has_detector": True}, None),
-        ({"auto_response": True, "is_speech": False}, None),
+        (
+            {"auto_response": True, "has_detector": True},
+            ("listen", "server_vad_utterance_active"),
+        ),
+        ({"auto_response": True, "is_speech": False}, ("listen", "auto_response_continuous")),
+        ({"has_detector": True, "overlap_ms": 5000}, ("listen", "server_vad_utterance_active")),
+        ({"text_hint": "Go on."}, ("listen", "short_ack_transcript")),
+        ({"text_hint": " 嗯，"}, ("listen", "short_ack_transcript")),
+        ({"text_hint": "OK!", "overlap_ms": 5000}, ("listen", "short_ack_transcript")),
+        ({"text_hint": "OK but wait"}, ("listen", "short_ack")),
+        ({"text_hint": "ok", "auto_response": True}, ("barge_in", "barge_in_on_speech")),
+        ({"text_hint": "ok", "is_speech": False}, ("drop", "silence_or_noise")),
+        ({"is_speech": False, "has_frames": True}, ("listen", "vision_follow")),
+        ({"overlap_ms": 700}, ("listen", "short_ack")),
+        ({"overlap_ms": 701}, ("listen", "accumulating_overlap_speech")),
+        ({"overlap_ms": 1199}, ("listen", "accumulating_overlap_speech")),
     ],
 )
 def test_ruling(changes: dict[str, object], expected: tuple[str, str] | None) -> None:
     ruling = rule(replace(FACTS, **changes))  # type: ignore[arg-type]  # a table of fields
     assert (None if ruling is None else (ruling.action.value, ruling.reason)) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "keeps"),
+    [
+        ({}, True),
+        ({"text_hint": "mhm"}, False),
+        ({"is_speech": False}, False),
+        # Voice detection needs what came just before an onset.
+        ({"is_speech": False, "has_detector": True}, True),
+        ({"client_action": "drop"}, False),
+        ({"client_action": "drop", "has_detector": True}, False),
+        ({"client_action": "listen"}, True),
+        ({"overlap_ms": 1200}, True),
+    ],
+)
+def test_what_is_kept_for_the_model(changes: dict[str, object], keeps: bool) -> None:
+    ruling = rule(replace(FACTS, **changes))  # type: ignore[arg-type]  # a table of fields
+    assert ruling is not None
+    assert ruling.keeps_audio is keeps
 
 
 def test_actions_are_the_words_of_the_wire() -> None:

@@ -28,14 +28,51 @@ def test_a_click_is_too_short() -> None:
 
 
 def test_speech_begins_at_its_first_window_and_ends_at_its_last() -> None:
-    edges = run([0.0] * 10 + [0.9] * 10 + [0.0] * 20)
-    assert edges == [Onset(320), Offset(640)]
+    onset, offset = run([0.0] * 10 + [0.9] * 10 + [0.0] * 20)
+    assert isinstance(onset, Onset)
+    assert isinstance(offset, Offset)
+    assert (onset.audio_start_ms, offset.audio_end_ms) == (320, 640)
+    assert offset.speech_samples == 10 * WINDOW
+
+
+def test_an_utterance_ends_where_its_end_was_found() -> None:
+    settings = TurnDetection(prefix_padding_ms=300, silence_duration_ms=100)
+    edges = run([0.9] * 10 + [0.0] * 4 + [0.9] * 10, settings)
+    first, offset, second, _ = edges
+    assert isinstance(offset, Offset)
+    assert offset.found_at_sample == 14 * WINDOW
+    # The padding of the next one does not take it twice.
+    assert (first, second) == (Onset(0), Onset(14 * WINDOW))
+
+
+def test_what_was_not_taken_breaks_a_beginning_and_no_speech() -> None:
+    detector = SpeechDetector(TurnDetection(prefix_padding_ms=0))
+    detector.feed(SpeechScore(0.9, WINDOW))
+    detector.feed(SpeechScore(0.9, 2 * WINDOW))
+    detector.skip(20 * WINDOW)
+    edges = [detector.feed(SpeechScore(0.9, (20 + n) * WINDOW)) for n in range(1, 4)]
+    assert edges == [None, None, Onset(20 * WINDOW)]
+    detector.skip(30 * WINDOW)
+    assert detector.is_speaking
+
+
+def test_the_next_utterance_can_begin_before_its_onset_is_found() -> None:
+    detector = SpeechDetector(TurnDetection(prefix_padding_ms=300))
+    for n in range(1, 31):
+        detector.feed(SpeechScore(0.0, n * WINDOW))
+    assert detector.needed_from_sample == 30 * WINDOW - 4800
+    detector.feed(SpeechScore(0.9, 31 * WINDOW))
+    detector.feed(SpeechScore(0.4, 32 * WINDOW))
+    needed = detector.needed_from_sample
+    detector.feed(SpeechScore(0.9, 33 * WINDOW))
+    onset = detector.feed(SpeechScore(0.9, 34 * WINDOW))
+    assert onset == Onset(needed)
 
 
 def test_prefix_padding_moves_the_onset_back_but_not_before_the_start() -> None:
     settings = TurnDetection(prefix_padding_ms=300)
     assert run([0.9] * 10 + [0.0] * 20, settings)[0] == Onset(0)
-    assert run([0.0] * 20 + [0.9] * 10 + [0.0] * 20, settings)[0] == Onset(340)
+    assert run([0.0] * 20 + [0.9] * 10 + [0.0] * 20, settings)[0] == Onset(340 * 16)
 
 
 def test_a_pause_shorter_than_the_silence_duration_does_not_end_speech() -> None:
@@ -57,4 +94,4 @@ def test_a_detector_that_begins_late_does_not_count_the_past() -> None:
     detector = SpeechDetector(TurnDetection())
     assert detector.feed(SpeechScore(0.9, 160_512)) is None
     edges = [detector.feed(SpeechScore(0.9, 160_512 + n * WINDOW)) for n in range(1, 5)]
-    assert [edge for edge in edges if edge] == [Onset(160_512 * 1000 // 16_000 - 300)]
+    assert [edge for edge in edges if edge] == [Onset(160_512 - 300 * 16)]

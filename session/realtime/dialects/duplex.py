@@ -137,6 +137,7 @@ def _facts(event: duplex_facts.Fact, capabilities: Capabilities) -> list[ServerE
             kernel.UserSpeechStarted()
             | kernel.UserSpeechStopped()
             | kernel.InputItemCommitted()
+            | kernel.InputTimedOut()
             | kernel.InputBufferCleared()
             | kernel.InputTranscribed()
         ):

@@ -36,6 +36,7 @@ InputEvent = (
     kernel.UserSpeechStarted
     | kernel.UserSpeechStopped
     | kernel.InputItemCommitted
+    | kernel.InputTimedOut
     | kernel.InputBufferCleared
     | kernel.InputTranscribed
 )
@@ -144,6 +145,12 @@ def input_events(event: InputEvent) -> list[ServerEvent]:
                     previous_item_id=event.previous_item_id,
                     item_id=event.item_id,
                     event=_committed(event),
+                )
+            ]
+        case kernel.InputTimedOut(audio_start_ms, audio_end_ms, item_id):
+            return [
+                wire.InputTimedOut(
+                    audio_start_ms=audio_start_ms, audio_end_ms=audio_end_ms, item_id=item_id
                 )
             ]
         case kernel.InputBufferCleared():
@@ -264,7 +271,7 @@ def _committed(event: kernel.InputItemCommitted) -> CommittedFact:
     is_deferred: Literal[True] | None = True if event.is_deferred else None
     return CommittedFact(
         session_id=event.fence.session_id,
-        turn_id=event.fence.turn,
+        turn_id=event.fence.turn if event.turn is None else event.turn,
         epoch=event.fence.epoch,
         history_len=event.history_len,
         realtime_item_id=event.item_id,

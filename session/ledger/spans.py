@@ -1,0 +1,95 @@
+"""Pieces of user input with everything that belongs to them: flags, place and camera frames."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from session.ids import ItemId
+from session.tools import ToolOutput
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Consecutive PCM with one set of flags."""
+
+    pcm: bytes
+    is_speech: bool = False
+    force_listen: bool = False
+    video_frames: tuple[tuple[bytes, ...], ...] = field(default=(), repr=False)
+    """Camera frames in groups, one group an append. They sit at the first byte."""
+    start_byte: int = 0
+    """Where the audio begins, in bytes of input since the session began."""
+
+    def cut(self, n_bytes: int) -> tuple["Span", "Span"]:
+        """Return the first `n_bytes` and the rest; frames go with the first byte."""
+        rest = replace(
+            self,
+            pcm=self.pcm[n_bytes:],
+            video_frames=(),
+            start_byte=self.start_byte + n_bytes,
+        )
+        return replace(self, pcm=self.pcm[:n_bytes]), rest
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A committed input that waits for the model; its bytes are still ours."""
+
+    spans: tuple[Span, ...]
+    text: str
+    item_id: ItemId | None
+    is_wanted: bool
+    """An answer was asked for, so it may be submitted."""
+    serial: int = -1
+    """The open item that it was, if any; audio of that item which comes back belongs to it."""
+    tool_outputs: tuple[ToolOutput, ...] = ()
+
+    @property
+    def n_bytes(self) -> int:
+        """Audio bytes held."""
+        return pcm_bytes(self.spans)
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Input on its way to the model."""
+
+    spans: tuple[Span, ...]
+    turn: Turn | None = None
+    """Set when a committed turn is submitted whole."""
+    serial: int = 0
+    """The open item that the audio was taken from."""
+
+    @property
+    def pcm(self) -> bytes:
+        """All audio of the reservation."""
+        return b"".join(span.pcm for span in self.spans)
+
+    @property
+    def is_speech(self) -> bool:
+        """Whether any part was speech."""
+        return any(span.is_speech for span in self.spans)
+
+    @property
+    def force_listen(self) -> bool:
+        """Whether any part asked the model to listen."""
+        return any(span.force_listen for span in self.spans)
+
+    @property
+    def video_frames(self) -> tuple[tuple[bytes, ...], ...]:
+        """Groups of camera frames, in the order in which they came."""
+        return tuple(group for span in self.spans for group in span.video_frames)
+
+
+def pcm_bytes(spans: Iterable[Span]) -> int:
+    """Bytes of audio."""
+    return sum(len(span.pcm) for span in spans)
+
+
+def frame_bytes(spans: Iterable[Span]) -> int:
+    """Bytes of camera frames."""
+    return sum(len(frame) for span in spans for group in span.video_frames for frame in group)
+
+
+def frame_count(spans: Iterable[Span]) -> int:
+    """Number of camera frames."""
+    return sum(len(group) for span in spans for group in span.video_frames)

@@ -43,7 +43,7 @@ FACTS = OverlapFacts(
         ({"auto_response": True, "is_speech": False}, ("listen", "auto_response_continuous")),
         ({"has_detector": True, "overlap_ms": 5000}, ("listen", "server_vad_utterance_active")),
         ({"text_hint": "Go on."}, ("listen", "short_ack_transcript")),
-        ({"text_hint": " 嗯，"}, ("listen", "short_ack_transcript")),
+        ({"text_hint": " 嗯。"}, ("listen", "short_ack_transcript")),
         ({"text_hint": "OK!", "overlap_ms": 5000}, ("listen", "short_ack_transcript")),
         ({"text_hint": "OK but wait"}, ("listen", "short_ack")),
         ({"text_hint": "ok", "auto_response": True}, ("barge_in", "barge_in_on_speech")),

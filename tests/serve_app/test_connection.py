@@ -3,89 +3,17 @@
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from serve_app.connection import STUCK_AFTER_S, Connection, Query, read_query
-from serve_app.open_sessions import OpenSessions
-from serve_app.session_actor import World
-from serve_app.session_host import SessionHost
-from serve_app.timings import GatewayTimings
-from session.config import SessionLimits, default_config
+from serve_app.connection import STUCK_AFTER_S, Query, read_query
 from session.errors import StageFailed
-from session.realtime.facts import ServerFacts
-from tests.fakes.clock import FakeClock
-from tests.fakes.ids import SeqIds
-from tests.fakes.rig import WAIT_S, settle
-from tests.fakes.scorer import open_energy_scorer
-from tests.fakes.socket import MemorySocket
+from tests.fakes.line import NO_RESUME, dialled
+from tests.fakes.rig import settle
 from tests.fakes.stages import ScriptedDirectory, answering
 from tests.fakes.wire import append, client, update
-
-
-@dataclass
-class Line:
-    """A connection on a socket in memory, and the test at the other end."""
-
-    directory: ScriptedDirectory
-    limits: SessionLimits = field(default_factory=lambda: SessionLimits(disconnect_grace_s=0))
-    query: Query = field(default_factory=lambda: Query(None, autostarts=True))
-    socket: MemorySocket = field(default_factory=MemorySocket)
-    clock: FakeClock = field(default_factory=FakeClock)
-    ids: SeqIds = field(default_factory=SeqIds)
-    sessions: OpenSessions = field(default_factory=OpenSessions)
-    task: asyncio.Task[None] | None = None
-
-    def host(self) -> SessionHost:
-        """Return what the gateway would give."""
-        descriptor = self.directory.descriptor
-        facts = ServerFacts(
-            model_id=descriptor.model_id,
-            profile=descriptor.profile,
-            max_sessions=1,
-            limits=self.limits,
-        )
-        world = World(self.directory, self.clock, self.limits, open_energy_scorer, GatewayTimings())
-
-        defaults = default_config(descriptor.model_id, descriptor.profile)
-        return SessionHost(world, defaults, facts, self.ids, self.sessions)
-
-    async def hear(self) -> dict[str, Any]:
-        """Wait for the server's next event."""
-        event: dict[str, Any] = json.loads(await self.socket.hear())
-        return event
-
-    async def until(self, kind: str) -> list[dict[str, Any]]:
-        """Read on to the first event of a type; return all that was read."""
-        read = [await self.hear()]
-        while read[-1]["type"] != kind:
-            read.append(await self.hear())
-        return read
-
-    async def ended(self) -> None:
-        """Wait until the handler has returned and every session is over."""
-        assert self.task is not None
-        async with asyncio.timeout(WAIT_S):
-            await asyncio.wait({self.task})
-            while len(self.sessions):
-                await settle()
-
-
-@asynccontextmanager
-async def dialled(directory: ScriptedDirectory, **about: Any) -> AsyncIterator[Line]:
-    """Open a line; at the end hang up, and show that nothing was left behind."""
-    line = Line(directory, **about)
-    line.task = asyncio.create_task(Connection(line.socket, line.query, line.host()).run())
-    yield line
-    line.socket.vanish()
-    await line.ended()
-    assert directory.open_sessions == directory.bound_sessions == 0
-    assert line.clock.pending == 0
-    assert line.socket.most_sending_at_once <= 1
 
 
 def kinds(events: list[dict[str, Any]]) -> list[str]:
@@ -284,7 +212,7 @@ async def test_a_client_that_vanishes_while_it_is_sent_to() -> None:
 
 
 async def test_a_slow_reader_is_closed_with_try_again_when_it_reads_at_last() -> None:
-    limits = replace(SessionLimits(disconnect_grace_s=0), max_output_bytes_per_session=8_192)
+    limits = replace(NO_RESUME, max_output_bytes_per_session=8_192)
     async with dialled(answering(), limits=limits) as line:
         line.socket.say(update(extra_body={"auto_response": True}))
         await line.until("session.updated")
@@ -300,7 +228,7 @@ async def test_a_slow_reader_is_closed_with_try_again_when_it_reads_at_last() ->
 
 
 async def test_a_reader_that_never_reads_again_is_left() -> None:
-    limits = replace(SessionLimits(disconnect_grace_s=0), max_output_bytes_per_session=8_192)
+    limits = replace(NO_RESUME, max_output_bytes_per_session=8_192)
     async with dialled(answering(), limits=limits) as line:
         line.socket.say(update(extra_body={"auto_response": True}))
         await line.until("session.updated")

@@ -77,6 +77,7 @@ class Driver:
         profile: ModelProfile = PROFILE,
         limits: SessionLimits | None = None,
         opened: bool = True,
+        is_resumable: bool = False,
     ) -> None:
         fence = Fence(SessionId("s1"), 0, 0, 0)
         self.session = DuplexSession(
@@ -89,7 +90,7 @@ class Driver:
         self.now = 100.0
         self.effects: list[Effect] = []
         self.heard_samples = 0
-        self.do(OpenRequested())
+        self.do(OpenRequested(is_resumable=is_resumable))
         if opened:
             self.do(StagesOpened(self.session.fence))
 

@@ -3,11 +3,13 @@
 The laws' numbers are those of docs/session.md.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 from session.effects import CancelStages, CloseStages, Effect, Emit, SubmitUnit, Synthesize
 from session.events import (
+    AnswerItemOpened,
     Event,
+    FunctionCalled,
     ListenDecided,
     OutputBufferCleared,
     PlaybackAdvanced,
@@ -34,6 +36,7 @@ class Observer:
         self.finished: set[ResponseId] = set()
         self.spoken: Counter[ResponseId] = Counter()
         self.transcripts: dict[ResponseId, str] = {}
+        self.calls: defaultdict[ResponseId, list[str]] = defaultdict(list)
         self.played: dict[ResponseId, tuple[int, int]] = {}
         self.units: set[str] = set()
         self.out: tuple[Fence, int] | None = None
@@ -118,6 +121,7 @@ class Observer:
             case ResponseFinished(response_id=response_id):
                 self._is_open(response_id)
                 self.finished.add(response_id)
+                assert [each.call_id for each in event.calls] == self.calls[response_id]
                 said = self.transcripts[response_id]
                 assert said.startswith(event.item.text), "law 5: only what was said"
                 if event.status == "completed":
@@ -133,6 +137,19 @@ class Observer:
                 self.played[response_id] = (view.played_ms, view.committed_ms)
             case OutputBufferCleared(response_id=response_id):
                 assert response_id in self.started
+            case _:
+                self._item_event(event)
+
+    def _item_event(self, event: Event) -> None:
+        match event:
+            case AnswerItemOpened(response_id=response_id):
+                self._is_open(response_id)
+                assert not self.started[response_id].has_message, "one message an answer"
+                assert self.spoken[response_id] == 0, "the message precedes output"
+            case FunctionCalled(response_id=response_id, item=item):
+                self._is_open(response_id)
+                assert item.call_id is not None
+                self.calls[response_id].append(item.call_id)
             case _:
                 pass
 

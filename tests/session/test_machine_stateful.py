@@ -53,6 +53,7 @@ from session.stimuli import (
     UnitFailed,
     UnitFinished,
 )
+from session.tools import FunctionCall, Tool, ToolList
 from session.unit import Decision, SpeechChunk, UnitResult
 from tests.session.driver import AUTO, AUTO_VAD, PROFILE, TURN_MODE, Driver
 from tests.session.observer import Observer
@@ -62,6 +63,8 @@ CONFIGS = [
     AUTO_VAD,
     TURN_MODE,
     replace(TURN_MODE, turn_detection=TurnDetection()),
+    replace(TURN_MODE, tools=ToolList((Tool("look_up"),))),
+    replace(AUTO, tools=ToolList((Tool("look_up"),))),
     replace(AUTO, output_modalities=("text",)),
     replace(AUTO_VAD, playback_commit_policy=PlaybackCommitPolicy.COMMIT_ALL_ON_DONE),
 ]
@@ -89,7 +92,7 @@ class SessionMachine(RuleBasedStateMachine):
         opened=st.sampled_from([True, True, False]),
     )
     def start(self, config: object, short: bool, opened: bool) -> None:
-        profile = replace(PROFILE, accepts_short_units=short)
+        profile = replace(PROFILE, accepts_short_units=short, tools=True)
         limits = SessionLimits(
             max_pending_input_bytes_per_session=6 * 32_000,
             max_continuations=4,
@@ -103,6 +106,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.jobs: list[Synthesize] = []
         self.configures: list[ConfigureStages] = []
         self.closes: list[CloseStages] = []
+        self.calls_made = 0
         self._note(self.driver.effects)
 
     def _do(self, stimulus: Stimulus) -> list[Effect]:
@@ -149,6 +153,8 @@ class SessionMachine(RuleBasedStateMachine):
                 HeartbeatReceived(),
                 ItemCreated("user", "hello"),
                 ItemCreated("system", "be kind"),
+                ItemCreated("tool", "24", call_id="call_1"),
+                ItemCreated("tool", "25", call_id="call_2"),
                 SessionConfigured(ConfigPatch((("temperature", 0.3),))),
                 SessionConfigured(ConfigPatch((("turn_detection", None),))),
                 SessionConfigured(ConfigPatch((("turn_detection", TurnDetection(0.6)),))),
@@ -159,11 +165,16 @@ class SessionMachine(RuleBasedStateMachine):
     def command(self, stimulus: Stimulus) -> None:
         self._do(stimulus)
 
-    @rule(played=ACKS, committed=st.one_of(st.none(), ACKS), which=st.integers(0, 3))
-    def acknowledge(self, played: int, committed: int | None, which: int) -> None:
+    @rule(
+        played=ACKS,
+        committed=st.one_of(st.none(), ACKS),
+        which=st.integers(0, 3),
+        cuts=st.sampled_from([False, False, True]),
+    )
+    def acknowledge(self, played: int, committed: int | None, which: int, cuts: bool) -> None:
         ids = list(self.observer.started)
         target = ids[-1 - which] if which < len(ids) else None
-        self._do(PlaybackAcked(played, committed, target))
+        self._do(PlaybackAcked(played, committed, target, truncates=cuts))
 
     @precondition(lambda self: self.observer.started)
     @rule(end=ACKS, deletes=st.booleans())
@@ -185,11 +196,33 @@ class SessionMachine(RuleBasedStateMachine):
         text=WORDS,
         turn_end=st.booleans(),
         heard=st.sampled_from(["", "", "hi there"]),
+        has_speech=st.sampled_from([None, None, None, True, False]),
+        calls=st.sampled_from([0, 0, 0, 1, 2]),
     )
-    def finish_unit(self, back: int, speak: bool, text: str, turn_end: bool, heard: str) -> None:
+    def finish_unit(
+        self,
+        back: int,
+        speak: bool,
+        text: str,
+        turn_end: bool,
+        heard: str,
+        has_speech: bool | None,
+        calls: int,
+    ) -> None:
         unit = self.units[max(0, len(self.units) - 1 - back)]
         decision = Decision.SPEAK if speak else Decision.LISTEN
-        result = UnitResult(decision, text if speak else "", turn_end=turn_end, heard=heard)
+        self.calls_made += calls
+        result = UnitResult(
+            decision,
+            text if speak else "",
+            has_speech=has_speech if speak else None,
+            turn_end=turn_end,
+            heard=heard,
+            calls=tuple(
+                FunctionCall(f"call_{self.calls_made - n}", "look_up", "{}")
+                for n in reversed(range(calls if speak else 0))
+            ),
+        )
         if self.observer.out == (unit.fence, unit.seq):
             self.observer.answered()
             self.texts.setdefault((unit.fence.epoch, unit.seq), text)

@@ -23,7 +23,7 @@ LIKE_SPEECH = frozenset({"cough", "voiced cough", "door slam", "tune"})
 """Sounds of a throat, or with resonances like one. With our defaults, which are the reference's, a
 few of them last three windows: docs/benchmarks.md says how many."""
 STRICT = TurnDetection(threshold=0.8, min_speech_duration_ms=128)
-"""Settings that tell even those from speech and miss nobody; an onset is told about 50 ms later."""
+"""Settings that tell even those from speech and miss nobody; an onset is told about 60 ms later."""
 
 
 @pytest.fixture(scope="module")

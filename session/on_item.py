@@ -162,6 +162,13 @@ def _truncate(state: SessionState, cut: ItemTruncated) -> list[Effect]:
             param="item_id",
         )
         return [Emit(ErrorRaised(error, cut.event_id))]
+    if cut.content_index != 0:
+        error = IllegalNow(
+            f"item {cut.item_id} has one part, with index 0",
+            code="invalid_value",
+            param="content_index",
+        )
+        return [Emit(ErrorRaised(error, cut.event_id))]
     end_ms = state.playback.cursor(response_id).end_ms
     if cut.audio_end_ms > end_ms:
         error = IllegalNow(

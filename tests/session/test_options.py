@@ -97,8 +97,8 @@ def test_what_the_model_hears_of_its_own_carries_none() -> None:
     d = ready(Driver(AUTO, profile=HONOURS))
     d.do(asking())
     d.append(1000)
-    d.listen(turn_end=True)
-    d.append(1000)
+    d.speak("first. ", turn_end=False)
+    assert d.said(ResponseFinished) == []
     assert [each.unit.options for each in d.asked(SubmitUnit)] == [SETTINGS, None]
 
 

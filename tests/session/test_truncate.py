@@ -6,7 +6,8 @@ import pytest
 
 from session.config import PlaybackCommitPolicy, ResponseOptions
 from session.events import ErrorRaised, ItemCut, ItemShown, PlaybackAdvanced, ResponseStarted
-from session.ids import ItemId
+from session.ids import ItemId, ResponseId
+from session.ledger.playback import PlaybackLedger
 from session.stimuli import (
     ItemCreated,
     ItemRetrieved,
@@ -77,7 +78,13 @@ def test_what_is_not_there_can_not_be_cut() -> None:
     d.do(ItemCreated("user", "x", item_id=ItemId("item_u")))
     d.do(ItemTruncated(ItemId("item_u"), 0))
     d.do(ItemTruncated(ItemId("item_none"), 0))
-    assert codes(d) == ["invalid_value", "unsupported_content_type", "item_not_found"]
+    d.do(ItemTruncated(item_id, 0, content_index=1))
+    assert codes(d) == [
+        "invalid_value",
+        "unsupported_content_type",
+        "item_not_found",
+        "invalid_value",
+    ]
     assert d.said(ItemCut) == []
 
 
@@ -103,6 +110,16 @@ def test_an_answer_in_progress_goes_on_and_stays_cut(commits_all: bool) -> None:
     assert d.remembered(item_id) == "one"
     shown = d.said(ItemShown, d.do(ItemRetrieved(item_id)))[0].item
     assert shown.status == "incomplete"
+
+
+def test_the_ledger_keeps_the_smallest_cut() -> None:
+    ledger = PlaybackLedger()
+    answer = ResponseId("r")
+    ledger.open(answer)
+    ledger.send(answer, samples=24_000, text_chars=5, now=0.0)
+    for cut_ms in (500, 900):
+        ledger.cap(answer, cut_ms)
+    assert ledger.cursor(answer).end_ms == 500
 
 
 # --- the same by acknowledgement --------------------------------------------------------------

@@ -22,7 +22,7 @@ from serve_app.clock import Clock, MonotonicClock
 from serve_app.connection import Connection, SocketGone, is_on, read_query
 from serve_app.door import HttpDoor, refuse_socket
 from serve_app.ids import RandomIds
-from serve_app.open_sessions import OpenSessions
+from serve_app.open_sessions import Dialect, OpenSessions
 from serve_app.ports import StageDirectory
 from serve_app.session_actor import World
 from serve_app.session_host import SessionHost
@@ -93,7 +93,7 @@ class Gateway:
         except StageError as error:
             return {"stages": error.message}
 
-    async def serve_socket(self, socket: WebSocket) -> None:
+    async def serve_socket(self, socket: WebSocket, dialect: Dialect = Dialect.DUPLEX) -> None:
         """Serve one WebSocket from its handshake to its end."""
         refusal = self.door.refuse_socket(socket.headers)
         if refusal is not None:
@@ -102,7 +102,7 @@ class Gateway:
         await socket.accept(subprotocol=selected_protocol(socket.headers))
         accepted = AsgiSocket(socket)
         try:
-            await self._serve(accepted, socket)
+            await self._serve(accepted, socket, dialect)
         except Exception:  # the route: a fault of ours closes this socket and no other
             log.exception("a connection broke")
             broken = LocalProtocolError("the server made a mistake on this connection")
@@ -112,8 +112,8 @@ class Gateway:
         """End every session, politely."""
         await self.sessions.close_all("server_shutdown", within_s=SHUTDOWN_S)
 
-    async def _serve(self, accepted: AsgiSocket, socket: WebSocket) -> None:
-        if not is_on(socket.query_params.get("duplex")):
+    async def _serve(self, accepted: AsgiSocket, socket: WebSocket, dialect: Dialect) -> None:
+        if dialect is Dialect.DUPLEX and not is_on(socket.query_params.get("duplex")):
             only = UnsupportedOption(
                 "this server speaks the duplex dialect only: connect to /v1/realtime?duplex=1",
                 code="unsupported",
@@ -127,7 +127,7 @@ class Gateway:
             await self._say_and_close(accepted, error, TRY_AGAIN_LATER)
             return
         query = read_query(socket.query_params)
-        await Connection(accepted, query, self._host(directory)).run()
+        await Connection(accepted, query, self._host(directory, dialect)).run()
 
     async def _say_and_close(self, socket: AsgiSocket, error: DuplexError, code: int) -> None:
         """End a socket that never got a session, or whose connection broke."""
@@ -142,7 +142,7 @@ class Gateway:
         except SocketGone:
             return
 
-    def _host(self, directory: StageDirectory) -> SessionHost:
+    def _host(self, directory: StageDirectory, dialect: Dialect) -> SessionHost:
         descriptor = directory.descriptor
         world = World(directory, self._clock, self.settings.limits, self._open_scorer, self.timings)
         facts = ServerFacts(
@@ -154,7 +154,7 @@ class Gateway:
         )
 
         defaults = default_config(descriptor.model_id, descriptor.profile)
-        return SessionHost(world, defaults, facts, self._ids, self.sessions)
+        return SessionHost(world, defaults, facts, self._ids, self.sessions, dialect)
 
 
 def build_api(gateway: Gateway) -> FastAPI:
@@ -179,6 +179,10 @@ def _add_routes(api: FastAPI, gateway: Gateway) -> None:
     @api.websocket("/v1/realtime")
     async def realtime(socket: WebSocket) -> None:
         await gateway.serve_socket(socket)
+
+    @api.websocket("/v1/duplex")
+    async def duplex(socket: WebSocket) -> None:
+        await gateway.serve_socket(socket, Dialect.INTERNAL)
 
     @api.get("/health/live")
     async def live() -> dict[str, str]:

@@ -5,6 +5,7 @@ session must still give its stages back.
 """
 
 import asyncio
+import enum
 import logging
 
 from serve_app.session_actor import SessionActor
@@ -14,26 +15,34 @@ from session.stimuli import CloseRequested
 log = logging.getLogger(__name__)
 
 
+class Dialect(enum.Enum):
+    """What a session's events are called on the wire; the same for all of its sockets."""
+
+    DUPLEX = "duplex"
+    INTERNAL = "internal"
+
+
 class OpenSessions:
     """Starts sessions, knows those that are not over, and ends them with the process."""
 
     def __init__(self) -> None:
         self._running: dict[asyncio.Task[None], SessionActor] = {}
-        self._by_id: dict[SessionId, SessionActor] = {}
+        self._by_id: dict[tuple[SessionId, Dialect], SessionActor] = {}
 
     def __len__(self) -> int:
         return len(self._running)
 
-    def start(self, actor: SessionActor) -> None:
+    def start(self, actor: SessionActor, dialect: Dialect = Dialect.DUPLEX) -> None:
         """Run a session until it has given its stages back."""
         task = asyncio.get_running_loop().create_task(actor.run())
         self._running[task] = actor
-        self._by_id[actor.fence.session_id] = actor
-        task.add_done_callback(self._ended)
+        place = (actor.fence.session_id, dialect)
+        self._by_id[place] = actor
+        task.add_done_callback(lambda done: self._ended(done, place))
 
-    def find(self, session_id: SessionId) -> SessionActor | None:
-        """Return a session that is not over."""
-        return self._by_id.get(session_id)
+    def find(self, session_id: SessionId, dialect: Dialect = Dialect.DUPLEX) -> SessionActor | None:
+        """Return a session of a dialect that is not over."""
+        return self._by_id.get((session_id, dialect))
 
     async def close_all(self, reason: str, *, within_s: float) -> None:
         """Ask every session to close, and wait for their stages to be free."""
@@ -50,8 +59,8 @@ class OpenSessions:
         while self._running:
             await asyncio.wait(set(self._running))
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        actor = self._running.pop(task)
-        del self._by_id[actor.fence.session_id]
+    def _ended(self, task: asyncio.Task[None], place: tuple[SessionId, Dialect]) -> None:
+        del self._running[task]
+        del self._by_id[place]
         if not task.cancelled() and task.exception() is not None:
             log.error("a session could not give its stages back", exc_info=task.exception())

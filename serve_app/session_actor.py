@@ -1,13 +1,15 @@
 """One session: its mailbox, the one consumer of it, and the tasks that its effects began.
 
 Rule 1: the consumer takes one letter at a time, in wire order; slow conversion holds the next one
-        back, slow stages do not.
+        back, slow stages do not. While the stages are asked about a new input format, what the
+        client says waits for their answer: until then nobody knows how to read its audio.
 Rule 2: only the consumer calls `DuplexSession.handle`, and only it performs effects.
 Rule 3: whatever goes wrong here ends this session and no other, and gives its stages back.
 """
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -35,7 +37,7 @@ from session.machine import DuplexSession
 from session.on_attachment import REFUSED_TEXT
 from session.outbox import Outbox
 from session.realtime.commands import AudioReceived, Command, SessionResumeAsked
-from session.socket_stimuli import EventAcked, ReaderStalled, ResumeRequested
+from session.socket_stimuli import EventAcked, ReaderStalled, ResumeRequested, SocketLost
 from session.stimuli import (
     AttachedCommand,
     EventRefused,
@@ -70,6 +72,8 @@ class SessionActor:
         self._asking: dict[AttachmentId, asyncio.Future[Event | None]] = {}
         self._mailbox = Mailbox(world.limits.max_pending_input_bytes_per_session)
         self._audio = InputAudio(world.open_scorer)
+        self._postponed: deque[Letter] = deque()
+        """What the client said while it is open in which format its audio is."""
         self._is_stall_told = False
         self._has_ended = False
 
@@ -146,14 +150,22 @@ class SessionActor:
     async def _run_mailbox(self, shell: Shell) -> None:
         while not self._session.is_over:
             letter = await self._mailbox.take()
-            shell.now_s = letter.at_s
-            for stimulus in await self._stimuli(letter):
-                effects = self._session.handle(stimulus, now=self._world.clock.now())
-                for effect in effects:
-                    perform(effect, shell)
-                self._measure(letter, effects)
-            self._mailbox.settle(letter)
-            self._watch_reader()
+            if _is_clients(letter) and (self._postponed or self._session.awaits_input_format):
+                self._postponed.append(letter)
+                continue
+            await self._deal_with(letter, shell)
+            while self._postponed and not self._session.awaits_input_format:
+                await self._deal_with(self._postponed.popleft(), shell)
+
+    async def _deal_with(self, letter: Letter, shell: Shell) -> None:
+        shell.now_s = letter.at_s
+        for stimulus in await self._stimuli(letter):
+            effects = self._session.handle(stimulus, now=self._world.clock.now())
+            for effect in effects:
+                perform(effect, shell)
+            self._measure(letter, effects)
+        self._mailbox.settle(letter)
+        self._watch_reader()
 
     async def _stimuli(self, letter: Letter) -> Sequence[Stimulus]:
         """Say what a letter means to the kernel."""
@@ -246,6 +258,11 @@ class SessionActor:
         if shell is not None and shell.stages is not None:
             retry_s = self._world.limits.reaper_interval_s
             await release(shell.stages, self.fence, self._world.clock, retry_s)
+
+
+def _is_clients(letter: Letter) -> bool:
+    """Whether a letter has its place in the order of what clients do."""
+    return letter.attachment is not None or isinstance(letter.content, SocketLost)
 
 
 def no_video() -> UnsupportedOption:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from serve_app.audio_codec import OutputEncoder
-from serve_app.open_sessions import OpenSessions
+from serve_app.open_sessions import Dialect, OpenSessions
 from serve_app.outbound import Outbound
 from serve_app.session_actor import SessionActor, World
 from session.config import SessionConfig
@@ -12,8 +12,9 @@ from session.events import Event
 from session.fence import Fence
 from session.ids import AttachmentId, IdFactory, SessionId
 from session.machine import DuplexSession
-from session.outbox import Outbox
+from session.outbox import Outbox, Projector
 from session.realtime.dialects.duplex import DuplexProjector
+from session.realtime.dialects.internal import InternalProjector
 from session.realtime.facts import ServerFacts
 from session.realtime.session_events import ServerEvent
 from session.stimuli import OpenRequested
@@ -44,6 +45,7 @@ class SessionHost:
     facts: ServerFacts
     ids: IdFactory
     sessions: OpenSessions
+    dialect: Dialect = Dialect.DUPLEX
 
     def new_attachment(self) -> AttachmentId:
         """Name a socket."""
@@ -67,18 +69,23 @@ class SessionHost:
         )
         outbox = self._outbox(opening.attachment, keeps_journal=opening.is_resumable)
         actor = SessionActor(session, world=self.world, outbox=outbox)
-        self.sessions.start(actor)
+        self.sessions.start(actor, self.dialect)
         return actor
 
     def find(self, session_id: SessionId) -> SessionActor | None:
-        """Return a session that is not over."""
-        return self.sessions.find(session_id)
+        """Return a session of this dialect that is not over."""
+        return self.sessions.find(session_id, self.dialect)
 
     def _outbox(self, attachment: AttachmentId, *, keeps_journal: bool) -> Outbox:
         return Outbox(
-            EncodingProjector(self.facts),
+            self._projector(),
             ids=self.ids,
             limits=self.world.limits,
             attachment=attachment,
             keeps_journal=keeps_journal,
         )
+
+    def _projector(self) -> Projector:
+        if self.dialect is Dialect.INTERNAL:
+            return InternalProjector()
+        return EncodingProjector(self.facts)

@@ -110,6 +110,13 @@ class DuplexSession:
         """Whether appends should carry voice-activity windows."""
         return self._state.detector is not None
 
+    @property
+    def awaits_input_format(self) -> bool:
+        """Whether a waiting session.update would change how audio is to be read."""
+        config = self._state.config
+        waiting = (update.candidate for update in self._state.updates)
+        return any(it is not None and it.input_format != config.input_format for it in waiting)
+
     def heeds(self, attachment: AttachmentId) -> bool:
         """Whether what comes over `attachment` counts: it is the current one."""
         return self._state.attachment.heeds(attachment)

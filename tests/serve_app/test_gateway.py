@@ -1,6 +1,7 @@
 """The gateway over real sockets: a whole conversation, bad clients, and clients that just leave."""
 
 import base64
+import json
 import socket
 import struct
 from contextlib import suppress
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from websockets.asyncio.client import ClientConnection
+from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import CloseCode
 
@@ -414,3 +415,30 @@ async def test_the_page_is_served_and_hides_no_route(
         async with service.dial("duplex=1&model=m") as line:
             assert (await hear(line))["type"] == "session.created"
         assert (await service.get("/nothing")).status == 404
+
+
+async def test_the_kernels_own_events_have_an_endpoint_of_their_own() -> None:
+    async with serving(answering(), limits=SessionLimits()) as service:
+        url = f"ws://127.0.0.1:{service.port}/v1/duplex"
+        async with connect(url, compression=None) as socket:
+            await socket.send(update(extra_body={"auto_response": True}))
+            created = json.loads(await socket.recv())
+            await socket.send(append(1_000))
+            said = [created]
+            while said[-1]["type"] != "response.done":
+                said.append(json.loads(await socket.recv()))
+            assert [e["server_event_seq"] for e in said[1:]] == list(range(1, len(said)))
+            deltas = [e for e in said if e["type"] == "response.output_audio.delta"]
+            assert "".join(e["transcript"] for e in deltas) == said[-1]["item"]["text"]
+            session_id = created["session"]["fence"]["session_id"]
+            async with service.dial() as other:  # another dialect: not the same session
+                await other.send(
+                    client(
+                        "session.resume",
+                        session_id=session_id,
+                        resume_token=created["resume_token"],
+                    )
+                )
+                refused = json.loads(await other.recv())
+                assert refused["error"]["code"] == "session_resume_expired"
+            await socket.send(client("session.close"))

@@ -418,6 +418,27 @@ async def test_settings_reach_the_stages_or_are_refused() -> None:
         assert rig.session.config.voice == "low"
 
 
+async def test_audio_after_a_new_input_format_is_read_in_it_or_not_if_it_is_refused() -> None:
+    for refuses, seconds in ((False, 2), (True, 1)):
+        directory = ScriptedDirectory()
+        async with Rig(directory, config=config()) as rig:
+            await rig.until(SessionUpdated)
+            rig.knobs.hold("configure")
+            if refuses:
+                rig.knobs.fail_next("configure", StageFailed("no"))
+            at_8k = AudioFormat(AudioEncoding.PCM16, 8_000)
+            patch = ConfigPatch((("voice", "low"), ("input_format", at_8k)))
+            rig.post(SessionConfigured(patch), audio(1_000), HeartbeatReceived("after"))
+            await rig.knobs.wait_called("configure")
+            await settle()
+            assert not rig.handled(AudioAppended, HeartbeatReceived)
+            rig.knobs.release("configure")
+            await rig.until(HeartbeatAnswered)
+            heard = [s for s in rig.handled(AudioAppended) if isinstance(s, AudioAppended)]
+            read_s = sum(len(append.pcm) for append in heard) / 32_000
+            assert read_s == pytest.approx(seconds, abs=0.2)
+
+
 async def test_commands_about_resuming_get_a_typed_error() -> None:
     async with Rig(ScriptedDirectory(), config=config()) as rig:
         rig.post(SessionResumeAsked(SessionId("sess_9"), "token", event_id="r"))

@@ -11,7 +11,7 @@ from urllib.request import urlopen
 import pytest
 
 from tests.support.serve_cluster import ServeCluster
-from tools.acceptance.run import Verdict, run_contract
+from tools.acceptance.run import Origin, Verdict, run_contract
 
 pytestmark = [pytest.mark.models, pytest.mark.timeout(300)]
 
@@ -30,7 +30,7 @@ def run(contract: str, address: str, folder: Path) -> Verdict:
             return body
 
     url = f"ws://{address}/v1/realtime?duplex=1"
-    return run_contract(contract, url, get, folder, ["pytest", contract])
+    return run_contract(contract, url, get, folder, Origin.now(["pytest", contract]))
 
 
 def test_three_different_utterances_and_the_model_decides(address: str, tmp_path: Path) -> None:

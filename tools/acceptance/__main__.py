@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tools.acceptance.contracts import CONTRACTS
-from tools.acceptance.run import run_contract, write_result
+from tools.acceptance.run import Origin, run_contract, write_result
 from tools.running_service import ROOT, running_service
 from tools.start_service import is_taken
 
@@ -32,12 +32,12 @@ def main() -> int:
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     folder: Path = chosen.out or ROOT / "build" / "acceptance" / f"{stamp}-{chosen.contract}"
     folder.mkdir(parents=True, exist_ok=True)
-    argv = ["python", "-m", "tools.acceptance", *sys.argv[1:]]
+    origin = Origin.now(["python", "-m", "tools.acceptance", *sys.argv[1:]])
     with (
         (folder / "server.log").open("w+b") as log,
         running_service("duplex.yaml", log=log) as service,
     ):
-        verdict = run_contract(chosen.contract, service.socket_url, service.get, folder, argv)
+        verdict = run_contract(chosen.contract, service.socket_url, service.get, folder, origin)
     verdict.faults["the_service_has_ended"] = (
         ["its port is still taken"] if is_taken("127.0.0.1", service.port) else []
     )

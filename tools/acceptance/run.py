@@ -6,7 +6,7 @@ import urllib.error
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from clients.provenance import Provenance, provenance
 from tools.acceptance.checks import CHECKS, replies, transcripts
@@ -26,6 +26,21 @@ Get = Callable[[str], bytes]
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """What a run is made of. Taken before the service starts, which loads this code."""
+
+    commit: str
+    changed_files: list[str]
+    made: Provenance
+
+    @classmethod
+    def now(cls, argv: Sequence[str]) -> Self:
+        """Describe the working tree and the machine."""
+        changed = git("status", "--porcelain").splitlines()
+        return cls(git("rev-parse", "HEAD"), changed, provenance(argv))
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """How a run ended."""
 
@@ -35,7 +50,7 @@ class Verdict:
     responses: int
     sessions_left: int | None
     """After the close; None when the gateway did not say."""
-    made: Provenance
+    origin: Origin
     folder: Path
 
     @property
@@ -44,12 +59,9 @@ class Verdict:
         return not any(self.faults.values())
 
 
-def run_contract(
-    contract: str, socket_url: str, get: Get, folder: Path, argv: Sequence[str]
-) -> Verdict:
+def run_contract(contract: str, socket_url: str, get: Get, folder: Path, origin: Origin) -> Verdict:
     """Run a contract against a service that is ready, and write the run's folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = provenance(argv)
     with (folder / "client.jsonl").open("w") as file:
         log = ClientLog(file)
         broke = _talked(contract, socket_url, log)
@@ -63,7 +75,7 @@ def run_contract(
         f"{reply.file}: {fault}" for reply in heard for fault in reply.faults
     ]
     _write(folder / "transcripts.json", _transcripts(log, heard))
-    verdict = Verdict(contract, faults, len(sounds), sessions, made, folder)
+    verdict = Verdict(contract, faults, len(sounds), sessions, origin, folder)
     write_result(verdict)
     return verdict
 
@@ -76,9 +88,7 @@ def write_result(verdict: Verdict) -> None:
             "contract": verdict.contract,
             "verdict": "passed" if verdict.has_passed else "failed",
             "faults": verdict.faults,
-            "commit": git("rev-parse", "HEAD"),
-            "changed_files": git("status", "--porcelain").splitlines(),
-            "made": asdict(verdict.made),
+            **asdict(verdict.origin),
             "inputs": [asdict(spoken) for spoken in INPUTS[verdict.contract]],
             "responses": verdict.responses,
             "cleanup": {"sessions_left": verdict.sessions_left},

@@ -8,7 +8,7 @@ enums are their values. Nothing is merged, split, translated or left out.
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from pydantic_core import to_json
+from pydantic import ConfigDict, TypeAdapter
 
 from session import events as kernel
 from session import socket_events
@@ -50,6 +50,7 @@ NAMES: Final[dict[type[kernel.Event], str]] = {
 }
 """What each event of the kernel is called."""
 
+_WRITER: Final = TypeAdapter(dict[str, Any], config=ConfigDict(ser_json_bytes="base64"))
 _PLAIN: Final = (
     kernel.SessionCreated,
     socket_events.SessionResumed,
@@ -80,7 +81,7 @@ class InternalEvent:
             # An `event_id` in the event is the client's; on the wire the name is the server's.
             written["error"] = error_object(self.event.error, self.event.event_id)
             written["event_id"] = event_id
-        return to_json(written, bytes_mode="base64").decode()
+        return _WRITER.dump_json(written).decode()
 
 
 class InternalProjector:

@@ -2,14 +2,15 @@
 
 Rule 1: the wait (`turn_detection.idle_timeout_ms`) begins when the last answer is over and its
         audio has been played, and anew with speech, with an answer, and with new settings.
-Rule 2: at most once an answer, or a model would talk to an empty room for ever.
+Rule 2: at most once an answer that says something. A model that listens to the silence is not
+        asked again and again.
 Rule 3: input that waits or is at work, and speech that goes on, are not silence.
 """
 
 from session.config import ResponseOptions
 from session.effects import Effect, Emit
 from session.events import InputTimedOut
-from session.ids import ItemId
+from session.ids import ItemId, ResponseId
 from session.lifecycle import Life
 from session.on_commit import commit_open, show_requested
 from session.pump import pump
@@ -21,7 +22,7 @@ def watch_user(state: SessionState, now: float) -> None:
     """Notice what begins the wait anew, and where in the input the silence begins."""
     watch = state.idle
     answer = state.response.last_id if state.response.active is None else None
-    if answer != watch.answer:
+    if answer is not None and answer != watch.answer and _says_something(state, answer):
         watch.has_asked = False
     if answer != watch.answer or state.config is not watch.config:
         watch.answer, watch.config = answer, state.config
@@ -65,6 +66,11 @@ def answer_silence(state: SessionState, now: float) -> list[Effect]:
     if not state.config.auto_response:
         effects += show_requested(state, ResponseOptions())
     return effects + pump(state, now)
+
+
+def _says_something(state: SessionState, answer: ResponseId) -> bool:
+    item = state.history.of_response(answer)
+    return item is not None and bool(item.full_text)
 
 
 def _begins_at(state: SessionState) -> float:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import expect
 
+from session.config import SessionLimits
 from tests.browser.browsers import (
     MIC_RATE_HZ,
     Tap,
@@ -22,6 +23,7 @@ from tests.browser.browsers import (
 from tests.browser.canned_service import tone
 from tests.fakes.server import Service, serving
 from tests.fakes.stages import ScriptedDirectory
+from tests.support.lossy_road import lossy_road
 
 pytestmark = [pytest.mark.browser]
 
@@ -108,6 +110,36 @@ async def test_an_answer_heard_to_its_end_is_acknowledged_to_its_end(
                   if e["response_id"] == response_id]  # fmt: skip
         assert await answer.locator(".said").text_content() == "".join(deltas)
         assert tap.all("error") == []
+
+
+async def test_an_answer_over_a_road_that_breaks_is_heard_to_its_end(
+    one_question: Visitor,
+) -> None:
+    directory = ScriptedDirectory(sentences=3, sentence_ms=1000, sentence="Part {part}.")
+    async with (
+        serving(directory, limits=SessionLimits()) as service,
+        lossy_road(service.port) as road,
+        open_page("about:blank", one_question) as page,
+    ):
+        tap = Tap(page)
+        await page.goto(f"http://127.0.0.1:{road.port}/")
+        await page.get_by_role("button", name="Start").click()
+        await state(page, "speaking")
+        road.cut()
+        answer = page.locator("[data-role=assistant]").first
+        await expect(answer).to_have_attribute("data-status", "done")
+        await expect(answer.locator(".said")).to_have_text("Part 1. Part 2. Part 3.")
+        response_id = await answer.get_attribute("data-response") or ""
+        await page.get_by_role("button", name="Stop").click()
+        await state(page, "idle")
+        await service.idle()
+        last = tap.acknowledged(response_id)[-1]
+        assert last["playback"]["committed_ms"] == last["playback"]["sent_ms"] > 0
+        assert len(tap.all("session.resumed")) == 1
+        assert tap.all("error") == []
+        seqs = [e["server_event_seq"] for e in tap.all("session.event_ack")]
+        assert seqs == sorted(set(seqs))
+        assert tap.all("session.closed")[-1]["reason"] == "client_close"
 
 
 async def test_a_typed_question_is_answered() -> None:

@@ -1,6 +1,5 @@
 """`DuplexClient` comes back to its session after a lost connection, or says why it can not."""
 
-import asyncio
 import base64
 
 import pytest
@@ -18,6 +17,7 @@ from clients.errors import (
 )
 from clients.resuming import ResumePolicy
 from tests.clients.transcript_server import Line, TranscriptServer, pcm, playing
+from tests.clients.waits import Blocked, Waits
 
 TOKEN = "secret-1"
 GO: Line = {"in": {"type": "turn.signal"}}
@@ -71,35 +71,6 @@ OPENING: list[Line] = [
     out("session.updated", 1, session={"id": "sess_r"}),
 ]
 CUT: Line = {"abort": True}
-
-
-class Waits:
-    """Delays that pass at once, and are written down."""
-
-    def __init__(self) -> None:
-        self.delays_s: list[float] = []
-
-    async def sleep(self, seconds: float) -> None:
-        self.delays_s.append(seconds)
-        await asyncio.sleep(0)
-
-    def limits(self, *, draw: float = 0.5, **changes: float) -> ClientLimits:
-        policy = ResumePolicy(draw=lambda: draw, sleep=self.sleep, **changes)  # type: ignore[arg-type]  # fields
-        return ClientLimits(resume=policy)
-
-
-class Blocked(Waits):
-    """A delay that lasts until the test lets it pass."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.begun = asyncio.Event()
-        self.passes = asyncio.Event()
-
-    async def sleep(self, seconds: float) -> None:
-        self.delays_s.append(seconds)
-        self.begun.set()
-        await self.passes.wait()
 
 
 def client_of(server: TranscriptServer, waits: Waits | None = None) -> DuplexClient:

@@ -75,6 +75,20 @@ def test_every_utterance_has_one_onset_and_one_offset(
         assert abs(offset.audio_end_ms - spoken.end // 16) <= FADE_MS, spoken.name
 
 
+@pytest.mark.parametrize("chunk_ms", CHUNKS_MS)
+def test_an_onset_is_told_within_a_quarter_of_a_second_of_audio(
+    vad: SileroVad, chunk_ms: int
+) -> None:
+    delays_ms = sorted(
+        edge.found_at_ms - spoken.onset / 16
+        for spoken in UTTERANCES
+        for edge in edges(list(heard(vad, spoken.pcm, chunk_ms)), TurnDetection())
+        if isinstance(edge.edge, Onset)
+    )
+    assert len(delays_ms) == len(UTTERANCES)
+    assert delays_ms[len(delays_ms) * 95 // 100] <= 250 + chunk_ms
+
+
 def during_an_answer(pieces: Sequence[Heard]) -> Driver:
     """Let a session hear a sound while it speaks."""
     driver = Driver(AUTO_VAD)

@@ -17,8 +17,8 @@ export RAY_USAGE_STATS_ENABLED ?= 0
 export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help serve talk load test test-pure test-models test-serve test-browser lint fmt docs \
-  lock clean
+.PHONY: help serve talk load test test-pure test-models test-serve test-browser coverage lint \
+  fmt docs lock clean
 
 help: ## say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' \
@@ -69,6 +69,12 @@ test-serve: $(VENV)/.dev ## tests on real Ray
 test-browser: $(VENV)/.dev ## tests of the page in a real browser
 	@$(BIN)/python -m pytest -m "browser and not soak" --tb=native $(ARGS)
 
+# Not test_flat, which counts objects, and not the mutants, which run tests of their own.
+coverage: $(VENV)/.dev ## show that tests take every branch of session/
+	@$(BIN)/coverage run -m pytest tests/session tests/realtime tests/contract -m "$(PURE)" \
+	  --ignore tests/session/test_flat.py --ignore tests/session/test_mutants.py -q $(ARGS)
+	@$(BIN)/coverage report
+
 lint: $(VENV)/.dev ## style, types, direction of imports, spelling
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
@@ -88,7 +94,7 @@ lock: $(VENV)/.dev ## write requirements/*.lock anew (ARGS=--upgrade for newer v
 
 clean: ## remove .venv and all caches
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
-	  .import_linter_cache
+	  .import_linter_cache .coverage
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- the environment ---------------------------------------------------------------------------

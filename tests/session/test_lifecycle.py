@@ -1,4 +1,8 @@
+import enum
 import itertools
+import re
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -37,3 +41,41 @@ def test_closed_is_final() -> None:
 def test_closed_is_reached_only_by_release_or_a_failed_open() -> None:
     ways = {trigger for (s, trigger), t in LIFE_TABLE.items() if t is Life.CLOSED is not s}
     assert ways == {LifeTrigger.RELEASED, LifeTrigger.OPEN_FAILED}
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "session.md").read_text()
+
+
+def drawn(heading: str) -> dict[tuple[str, str], str]:
+    """Return the table under a heading of docs/session.md: (state, trigger) to the cell."""
+    section = PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    header, _, *rows = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in lines]
+    return {
+        (state, row[0]): cell
+        for row in rows
+        for state, cell in zip(header[1:], row[1:], strict=True)
+    }
+
+
+def cells(
+    table: dict[tuple[enum.Enum, enum.Enum], enum.Enum],
+    states: Sequence[enum.Enum],
+    triggers: Sequence[enum.Enum],
+) -> dict[tuple[str, str], str]:
+    """Return a table of the code as the page draws it."""
+    written = {}
+    for state, trigger in itertools.product(states, triggers):
+        target = table.get((state, trigger))
+        shown = "✗" if target is None else "·" if target is state else str(target.value)
+        written[str(state.value), str(trigger.value)] = shown
+    return written
+
+
+def test_the_page_draws_both_tables_as_they_are() -> None:
+    assert drawn("Life") == cells({**LIFE_TABLE}, list(Life), list(LifeTrigger))
+    assert drawn("Turn") == cells({**TURN_TABLE}, list(TurnState), list(TurnTrigger))
+
+
+def test_the_page_names_every_state() -> None:
+    assert set(re.findall(r"^\* \*\*(\w+)\*\*:", PAGE, re.MULTILINE)) == {s.value for s in Life}

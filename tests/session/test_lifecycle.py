@@ -1,8 +1,9 @@
 import enum
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -43,6 +44,8 @@ def test_closed_is_reached_only_by_release_or_a_failed_open() -> None:
     assert ways == {LifeTrigger.RELEASED, LifeTrigger.OPEN_FAILED}
 
 
+StateT = TypeVar("StateT", bound=enum.Enum)
+TriggerT = TypeVar("TriggerT", bound=enum.Enum)
 PAGE = (Path(__file__).parents[2] / "docs" / "session.md").read_text()
 
 
@@ -59,9 +62,9 @@ def drawn(heading: str) -> dict[tuple[str, str], str]:
 
 
 def cells(
-    table: dict[tuple[enum.Enum, enum.Enum], enum.Enum],
-    states: Sequence[enum.Enum],
-    triggers: Sequence[enum.Enum],
+    table: Mapping[tuple[StateT, TriggerT], StateT],
+    states: Sequence[StateT],
+    triggers: Sequence[TriggerT],
 ) -> dict[tuple[str, str], str]:
     """Return a table of the code as the page draws it."""
     written = {}
@@ -73,8 +76,8 @@ def cells(
 
 
 def test_the_page_draws_both_tables_as_they_are() -> None:
-    assert drawn("Life") == cells({**LIFE_TABLE}, list(Life), list(LifeTrigger))
-    assert drawn("Turn") == cells({**TURN_TABLE}, list(TurnState), list(TurnTrigger))
+    assert drawn("Life") == cells(LIFE_TABLE, list(Life), list(LifeTrigger))
+    assert drawn("Turn") == cells(TURN_TABLE, list(TurnState), list(TurnTrigger))
 
 
 def test_the_page_names_every_state() -> None:

@@ -260,6 +260,9 @@ class RuntimeConfig:
     tool_choice: ToolChoice = FREE_CHOICE
 
 
+NO_TOKEN_LIMIT: Final = 0
+
+
 @dataclass(frozen=True, slots=True)
 class AnswerSettings:
     """Settings of one answer, carried by the unit that asks for it. None: the session's."""
@@ -268,6 +271,7 @@ class AnswerSettings:
     voice: str | None = None
     temperature: float | None = None
     max_output_tokens: int | None = None
+    """NO_TOKEN_LIMIT: none, whatever the session has."""
     speed: float | None = None
     tools: tuple[Tool, ...] | None = None
     tool_choice: ToolChoice | None = None
@@ -279,6 +283,8 @@ class AnswerSettings:
         named = {
             name: value for name in ANSWER_SETTINGS if (value := getattr(self, name)) is not None
         }
+        if self.max_output_tokens == NO_TOKEN_LIMIT:
+            named["max_output_tokens"] = None
         return replace(runtime, **named)
 
 

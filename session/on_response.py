@@ -1,9 +1,10 @@
 """Handlers for what the client wants of answers: create, cancel, clear, interrupt."""
 
-from typing import assert_never
+from collections.abc import Mapping
+from typing import Final, assert_never
 
 from session.answering import interrupt
-from session.config import ANSWER_SETTINGS, AnswerSettings
+from session.config import ANSWER_SETTINGS, NO_TOKEN_LIMIT, AnswerSettings
 from session.effects import Effect, Emit
 from session.errors import ClientError, IllegalNow, UnsupportedOption
 from session.events import ErrorRaised, OutputBufferCleared
@@ -18,6 +19,13 @@ from session.stimuli import (
     ResponseRequested,
 )
 from session.tools import FREE_CHOICE, ToolChoice, ToolUse
+
+_WHAT_EVERY_MODEL_DOES: Final[Mapping[str, tuple[object, ...]]] = {
+    "max_output_tokens": (NO_TOKEN_LIMIT,),
+    "tools": ((),),
+    "tool_choice": (FREE_CHOICE, ToolChoice(ToolUse.NONE)),
+}
+"""Values of options that a model without them honours all the same."""
 
 ResponseCommand = ResponseRequested | ResponseCancelRequested | OutputClearRequested | BargedIn
 
@@ -68,9 +76,9 @@ def _lacking(state: SessionState, settings: AnswerSettings) -> str | None:
     """Name an option that was set and that the model does not have."""
     for name in ANSWER_SETTINGS:
         value = getattr(settings, name)
-        # No tools, or none that must be called, is what every model does.
-        is_idle = value in (None, (), FREE_CHOICE, ToolChoice(ToolUse.NONE))
-        if not is_idle and name not in state.profile.response_options:
+        if value is None or name in state.profile.response_options:
+            continue
+        if value not in _WHAT_EVERY_MODEL_DOES.get(name, ()):
             return name
     return None
 

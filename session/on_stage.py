@@ -44,13 +44,7 @@ def handle(state: SessionState, stimulus: StageAnswer, now: float) -> list[Effec
         case UnitFinished(seq=seq, result=result):
             return _unit_finished(state, seq, result, now)
         case UnitFailed(seq=seq, error=error):
-            if state.append.pending is None or state.append.pending.seq != seq:
-                return []
-            if _is_fatal(error):
-                return stage_lost(state, "stage0", error)
-            # Sending the same audio again would fail again, for ever.
-            state.input.settle(discard="unit_failed")
-            return fail_answer(state, error, "runtime_append_failed") + pump(state, now)
+            return _unit_failed(state, seq, error, now)
         case SpeechArrived(seq=seq, chunk=chunk):
             return _speech_arrived(state, seq, chunk, now)
         case SpeechFinished(seq=seq):
@@ -63,6 +57,17 @@ def handle(state: SessionState, stimulus: StageAnswer, now: float) -> list[Effec
             return fail_answer(state, error, "speech_failed") + pump(state, now)
         case _:
             assert_never(stimulus)
+
+
+def _unit_failed(state: SessionState, seq: int, error: DuplexError, now: float) -> list[Effect]:
+    if state.append.pending is None or state.append.pending.seq != seq:
+        return []
+    if _is_fatal(error):
+        return stage_lost(state, "stage0", error)
+    # Sending the same audio again would fail again, for ever.
+    for lost in state.input.settle(discard="unit_failed"):
+        state.calls.withdraw(lost.call_id)
+    return fail_answer(state, error, "runtime_append_failed") + pump(state, now)
 
 
 def _is_fatal(error: DuplexError) -> bool:

@@ -185,7 +185,7 @@ class InputLedger:
         outputs = tuple(output for turn in wanted for output in turn.tool_outputs)
         last = wanted[-1]
         turn = Turn(spans, text, last.item_id, True, last.serial, outputs)
-        self._reservation = Reservation(spans, turn)
+        self._reservation = Reservation(spans, turn, parts=tuple(wanted))
         return self._reservation
 
     def reserve_open(self, n_bytes: int) -> Reservation:
@@ -194,19 +194,24 @@ class InputLedger:
         self._reservation = Reservation(self._take(n_bytes), serial=self.open_item.serial)
         return self._reservation
 
-    def settle(self, *, discard: str | None = None) -> None:
-        """The model has consumed the reservation, or it can not be consumed for a reason."""
+    def settle(self, *, discard: str | None = None) -> tuple[ToolOutput, ...]:
+        """The model has consumed the reservation, or it can not be consumed for a reason.
+
+        Returns the outputs of function calls that were in it.
+        """
         reservation, self._reservation = self._reservation, None
         if reservation is None:
-            return
+            return ()
+        outputs = () if reservation.turn is None else reservation.turn.tool_outputs
         if discard is None:
             self.accepted_bytes += pcm_bytes(reservation.spans)
             self.accepted_frames += frame_count(reservation.spans)
             self._frame_bytes -= frame_bytes(reservation.spans)
-            return
-        self._drop(reservation.spans, discard)
-        if reservation.turn is None and reservation.serial == self.open_item.serial:
-            self.open_item.has_failed = True
+        else:
+            self._drop(reservation.spans, discard)
+            if reservation.turn is None and reservation.serial == self.open_item.serial:
+                self.open_item.has_failed = True
+        return outputs
 
     def roll_back(self, *, keeps_wanted: bool = True) -> None:
         """The reservation was not consumed: put it back in front.
@@ -217,7 +222,8 @@ class InputLedger:
         if reservation is None:
             return
         if reservation.turn is not None:
-            self._turns.appendleft(replace(reservation.turn, is_wanted=keeps_wanted))
+            parts = [replace(turn, is_wanted=keeps_wanted) for turn in reservation.parts]
+            self._turns.extendleft(reversed(parts))
             return
         if reservation.serial != self.open_item.serial:
             self._rejoin(reservation)

@@ -58,6 +58,8 @@ class Reservation:
     """Set when a committed turn is submitted whole."""
     serial: int = 0
     """The open item that the audio was taken from."""
+    parts: tuple[Turn, ...] = ()
+    """The turns that `turn` was joined from; what is rolled back comes back one by one."""
 
     @property
     def pcm(self) -> bytes:

@@ -5,9 +5,9 @@ Private keys of the server and whatever else has no meaning for one response are
 
 from typing import Final
 
-from session.config import AnswerSettings, ResponseOptions
+from session.config import NO_TOKEN_LIMIT, AnswerSettings, ResponseOptions
 from session.errors import UnsupportedOption
-from session.realtime.readers import bad_value
+from session.realtime.readers import bad_value, token_limit
 from session.realtime.session_fields import SHARED_SETTINGS, take_output_format
 from session.realtime.setting_names import Named, Setting, flatten, take, take_settings
 from session.realtime.tool_fields import read_tool_choice, read_tools
@@ -17,7 +17,21 @@ MAX_METADATA_KEY_CHARS: Final = 64
 MAX_METADATA_VALUE_CHARS: Final = 512
 
 _PREFIX: Final = "response."
-_TOOL_SETTINGS: Final = (
+
+
+def _token_limit(value: object, param: str) -> int:
+    """Read a token limit; null is the session's, so that "inf" must be something else."""
+    limit = token_limit(value, param)
+    return NO_TOKEN_LIMIT if limit is None else limit
+
+
+_SETTINGS: Final = (
+    *(each for each in SHARED_SETTINGS if each.field != "max_output_tokens"),
+    *(
+        each._replace(read=_token_limit)
+        for each in SHARED_SETTINGS
+        if each.field == "max_output_tokens"
+    ),
     Setting("tools", read_tools, ("tools",)),
     Setting("tool_choice", read_tool_choice, ("tool_choice",)),
 )
@@ -27,13 +41,12 @@ def read_options(response: Named) -> ResponseOptions:
     """Return the options of one answer."""
     named = flatten(response, _PREFIX)
     _refuse_unsupported(named)
-    shared = dict(take_settings(named, SHARED_SETTINGS, _PREFIX))
-    tools = dict(take_settings(named, _TOOL_SETTINGS, _PREFIX))
+    shared = dict(take_settings(named, _SETTINGS, _PREFIX))
     modalities = shared.pop("output_modalities", None)
     return ResponseOptions(
         output_modalities=modalities,  # type: ignore[arg-type]  # as its setting reads it
         output_format=take_output_format(named, _PREFIX),
-        settings=AnswerSettings(**shared, **tools),  # type: ignore[arg-type]  # the same
+        settings=AnswerSettings(**shared),  # type: ignore[arg-type]  # the same
         is_out_of_band=_is_out_of_band(take(named, ("conversation",))[1]),
         metadata=_metadata(take(named, ("metadata",))[1]),
     )

@@ -2,7 +2,13 @@
 
 import pytest
 
-from session.config import AnswerSettings, AudioEncoding, AudioFormat, ResponseOptions
+from session.config import (
+    NO_TOKEN_LIMIT,
+    AnswerSettings,
+    AudioEncoding,
+    AudioFormat,
+    ResponseOptions,
+)
 from session.realtime.session_fields import PRIVATE_KEYS
 from session.stimuli import ResponseRequested
 from session.tools import Tool, ToolChoice, ToolUse
@@ -61,6 +67,11 @@ def test_private_keys_and_the_rest_are_dropped() -> None:
     dropped |= {"extra_body": {**dropped, "auto_response": True}, "prompt": {"id": "p"}}
     dropped |= {"tools": None, "tool_choice": None, "input": None, "conversation": "auto"}
     assert options(**dropped) == ResponseOptions()
+
+
+def test_no_limit_is_something_else_than_the_session_s() -> None:
+    assert options(max_tokens="inf").settings.max_output_tokens == NO_TOKEN_LIMIT
+    assert options(max_output_tokens=None).settings.max_output_tokens is None
 
 
 def test_no_tools_are_a_choice_too() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from session.config import (
     ANSWER_SETTINGS,
+    NO_TOKEN_LIMIT,
     AnswerSettings,
     AudioEncoding,
     AudioFormat,
@@ -107,6 +108,8 @@ def test_options_apply_to_a_copy_of_what_the_stages_were_told() -> None:
     answer = AnswerSettings(instructions="be brief", speed=1.5).apply_to(session)
     assert answer == RuntimeConfig(instructions="be brief", voice="low", temperature=0.9, speed=1.5)
     assert session.instructions == "be kind"
+    limited = RuntimeConfig(max_output_tokens=9)
+    assert AnswerSettings(max_output_tokens=NO_TOKEN_LIMIT).apply_to(limited) == RuntimeConfig()
     with pytest.raises(FrozenInstanceError):
         SETTINGS.voice = "bass"  # type: ignore[misc]  # that it can not be done is the point
 
@@ -196,11 +199,12 @@ def test_each_option_is_refused_only_where_the_model_lacks_it(name: str) -> None
     "settings",
     [
         AnswerSettings(tools=()),
+        AnswerSettings(max_output_tokens=NO_TOKEN_LIMIT),
         AnswerSettings(tool_choice=FREE_CHOICE),
         AnswerSettings(tool_choice=ToolChoice(ToolUse.NONE)),
     ],
 )
-def test_to_ask_for_no_tools_is_no_option_that_a_model_could_lack(
+def test_what_every_model_does_is_no_option_that_one_could_lack(
     settings: AnswerSettings,
 ) -> None:
     d = ready(Driver(TURN_MODE))

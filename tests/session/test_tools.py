@@ -14,6 +14,7 @@ from session.effects import (
     SubmitUnit,
     Synthesize,
 )
+from session.errors import StageFailed
 from session.events import (
     AnswerItemOpened,
     ErrorRaised,
@@ -27,6 +28,7 @@ from session.events import (
 from session.ids import ItemId
 from session.ledger.calls import KEPT_CALLS, CallLedger
 from session.stimuli import (
+    InputCancelled,
     ItemCreated,
     ItemDeleted,
     ItemRetrieved,
@@ -34,6 +36,7 @@ from session.stimuli import (
     ResponseCancelRequested,
     ResponseRequested,
     SessionConfigured,
+    UnitFailed,
     UnitFinished,
 )
 from session.tools import FREE_CHOICE, FunctionCall, Tool, ToolChoice, ToolList, ToolOutput, ToolUse
@@ -296,6 +299,44 @@ def test_a_cancelled_answer_gives_its_outputs_back_to_the_next() -> None:
     d.do(ResponseCancelRequested())
     d.do(CREATE)
     assert d.last_unit().unit.tool_outputs == (ToolOutput("call_1", "24 degrees"),)
+
+
+def test_outputs_that_come_back_are_still_items_of_their_own() -> None:
+    d = asked()
+    calling(d, CALL, SECOND)
+    d.do(output("call_1", item_id="out_1"))
+    d.do(output("call_2", item_id="out_2"))
+    d.do(CREATE)
+    d.do(ResponseCancelRequested())
+    d.do(ItemDeleted(ItemId("out_2")))
+    d.do(CREATE)
+    assert [each.call_id for each in d.last_unit().unit.tool_outputs] == ["call_1"]
+    d.listen(turn_end=True)
+    d.do(output("call_2"))
+    assert codes(d) == []
+
+
+def test_a_call_whose_output_failed_with_its_unit_waits_again() -> None:
+    d = asked()
+    calling(d)
+    d.do(output())
+    d.do(CREATE)
+    unit = d.last_unit()
+    d.do(UnitFailed(unit.fence, unit.seq, StageFailed("poison")))
+    d.do(output())
+    d.do(CREATE)
+    assert d.last_unit().unit.tool_outputs == (ToolOutput("call_1", "24 degrees"),)
+
+
+def test_cancelled_input_keeps_what_functions_returned() -> None:
+    d = asked()
+    calling(d)
+    d.do(output())
+    d.do(ItemCreated("user", "never mind"))
+    d.do(InputCancelled())
+    d.do(CREATE)
+    unit = d.last_unit().unit
+    assert (unit.text, len(unit.tool_outputs)) == ("", 1)
 
 
 def test_the_memory_of_calls_is_bounded() -> None:

@@ -81,6 +81,11 @@ class CannedClient:
         else:
             await self.socket.send(json.dumps(event))
 
+    async def repeat(self) -> None:
+        """Send every numbered event once more."""
+        for event in self._journal:
+            await self.socket.send(json.dumps(event))
+
     async def cut(self) -> None:
         """Lose the socket, and wait until the service has seen it."""
         self.socket.transport.abort()

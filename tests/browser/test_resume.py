@@ -124,3 +124,59 @@ async def test_a_reload_begins_a_new_session_and_closes_the_old(service: CannedS
         again = await begin(page, service)
         assert len(client.all("session.close")) == 1
         assert again.session["id"] != client.session["id"]
+
+
+async def test_delays_have_bounds_and_old_audio_makes_room(service: CannedService) -> None:
+    async with open_page(service.url) as page:
+        found = await page.evaluate("""async () => {
+            const { delayMs, Kept } = await import("./resume.js");
+            const kept = new Kept();
+            for (let n = 0; n < 60; n += 1) {
+                kept.add({ n }, 200);
+                if (n % 20 === 0) kept.add({ ack: n });
+            }
+            const { audioMs, droppedMs } = kept;
+            return {
+                shortest: [0, 1, 2, 3, 4].map((attempt) => delayMs(attempt, 0)),
+                longest: [0, 1, 2, 3, 4].map((attempt) => delayMs(attempt, 1)),
+                audioMs, droppedMs,
+                events: kept.take(),
+                left: kept.take(),
+            };
+        }""")
+    assert found["shortest"] == [250] * 5
+    assert found["longest"] == [500, 1000, 2000, 4000, 4000]
+    assert (found["audioMs"], found["droppedMs"]) == (10_000, 2_000)
+    # The ten oldest of sixty chunks are gone, and nothing else.
+    assert [event["n"] for event in found["events"] if "n" in event] == list(range(10, 60))
+    assert [event["ack"] for event in found["events"] if "ack" in event] == [0, 20, 40]
+    assert found["left"] == []
+
+
+async def test_a_burst_of_events_is_acknowledged_at_once(service: CannedService) -> None:
+    async with open_page(service.url) as page:
+        client = await begin(page, service)
+        for _ in range(50):
+            await client.send("rate_limits.updated", rate_limits=[])
+        await client.until(
+            lambda c: (
+                bool(c.all("session.event_ack"))
+                and c.all("session.event_ack")[-1]["server_event_seq"] == 51
+            )
+        )
+        seqs = [event["server_event_seq"] for event in client.all("session.event_ack")]
+        assert seqs == sorted(set(seqs))
+        assert len(seqs) < 50
+
+
+async def test_an_event_that_came_before_is_not_heard_twice(service: CannedService) -> None:
+    async with open_page(service.url) as page:
+        client = await begin(page, service)
+        await client.begin("resp-1")
+        total_ms = await client.speak("resp-1", [("Once.", 600)])
+        await client.repeat()
+        await client.finish("resp-1")
+        answer = page.locator("[data-response=resp-1]")
+        await expect(answer).to_have_attribute("data-status", "done")
+        await expect(answer.locator(".said")).to_have_text("Once.")
+        await client.until(lambda c: c.acks("resp-1")[-1:] == [total_ms])

@@ -10,9 +10,10 @@ from session.config import RuntimeConfig
 from session.errors import StageContractBroken, StageFailed, StageRefused
 from session.fence import Fence
 from session.ids import OperationId, SessionId
+from session.tools import FunctionCall
 from session.unit import Decision, Unit, UnitResult
-from stages.binding import MAX_UNIT_BYTES, Stage0Door
-from stages.contract import Appended, Released
+from stages.binding import MAX_ARGUMENTS_CHARS, MAX_UNIT_BYTES, Stage0Door
+from stages.contract import Appended, Released, Speech
 from stages.held_sessions import KEPT_INCARNATIONS
 from tests.support.models import HandStage0, settle
 
@@ -500,3 +501,68 @@ async def test_an_answer_that_contradicts_itself_breaks_the_contract(unit: Unit)
     await door.open(fence(), RUNTIME)
     with pytest.raises(StageContractBroken):
         await Caller(door, fence()).append(unit)
+
+
+class Fixed(HandStage0):
+    """Answers every unit with the same thing."""
+
+    def __init__(self, answer: Appended) -> None:
+        super().__init__()
+        self.answer = answer
+
+    async def append(self, session_id: SessionId, unit: Unit) -> Appended:
+        """Answer."""
+        del session_id, unit
+        return self.answer
+
+
+def calling(decision: Decision, arguments: str = "{}") -> Appended:
+    return Appended(
+        UnitResult(decision, turn_end=True, calls=(FunctionCall("call_1", "f", arguments),)), None
+    )
+
+
+async def appended_by(answer: Appended) -> Appended:
+    door = Stage0Door(Fixed(answer), cache_size=3)
+    await door.open(fence(), RUNTIME)
+    return await Caller(door, fence()).append(SILENCE)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        calling(Decision.SPEAK),
+        Appended(UnitResult(Decision.SPEAK, "shown", has_speech=False), None),
+        Appended(
+            UnitResult(Decision.SPEAK, has_speech=True),
+            Speech("", segment_end=True, turn_end=False),
+        ),
+        Appended(UnitResult(Decision.SPEAK, turn_end=True), None),
+    ],
+)
+async def test_text_speech_and_calls_come_apart(answer: Appended) -> None:
+    assert await appended_by(answer) == answer
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        calling(Decision.LISTEN),
+        Appended(UnitResult(Decision.LISTEN, "words", has_speech=False), None),
+        Appended(UnitResult(Decision.SPEAK, has_speech=True), None),
+        Appended(
+            UnitResult(Decision.SPEAK, "shown", has_speech=False),
+            Speech("x", segment_end=True, turn_end=False),
+        ),
+    ],
+)
+async def test_a_result_that_is_not_what_it_says_breaks_the_contract(answer: Appended) -> None:
+    with pytest.raises(StageContractBroken):
+        await appended_by(answer)
+
+
+async def test_a_call_too_large_for_the_wire_fails_its_unit_alone() -> None:
+    at_most = calling(Decision.SPEAK, "x" * MAX_ARGUMENTS_CHARS)
+    assert await appended_by(at_most) == at_most
+    with pytest.raises(StageFailed, match="function call"):
+        await appended_by(calling(Decision.SPEAK, "x" * (MAX_ARGUMENTS_CHARS + 1)))

@@ -190,8 +190,6 @@ def continuation_deadline(state: SessionState) -> float | None:
     wants_more = response is not None and not response.is_turn_ended
     if not (wants_more or state.turns_expected) or continuations_spent(state):
         return None
-    if residue_deadline(state) is not None:
-        return None
     due = (state.append.last_submit_at_s or 0.0) + state.profile.unit_ms / 1000
     # A live microphone fills the next unit by itself; silence must not get into its speech.
     over_s = _input_is_over_at(state)

@@ -15,6 +15,7 @@ from session.events import (
     ErrorRaised,
     InputBufferCleared,
     InputItemCommitted,
+    InputTranscribed,
     ItemAdded,
     ListenDecided,
     OutputBufferCleared,
@@ -23,6 +24,7 @@ from session.events import (
     UserSpeechStarted,
     UserSpeechStopped,
 )
+from session.ids import ItemId
 from session.ledger.input import InputLedger
 from session.stimuli import (
     AudioAppended,
@@ -36,7 +38,17 @@ from session.stimuli import (
     TextAppended,
     UnitFailed,
 )
-from tests.session.driver import AUTO, TURN_MODE, UNIT_BYTES, Driver, names, speaking
+from session.tools import ToolOutput
+from tests.session.driver import (
+    AUTO,
+    AUTO_VAD,
+    PROFILE,
+    TURN_MODE,
+    UNIT_BYTES,
+    Driver,
+    names,
+    speaking,
+)
 from tests.session.scored import scored, windows
 
 CREATE = ResponseRequested(ResponseOptions())
@@ -329,6 +341,14 @@ def test_a_refused_append_keeps_the_place_of_what_follows() -> None:
     assert set(range(131, 165)) <= heard
 
 
+def test_a_refused_append_does_not_make_one_window_long() -> None:
+    d = Driver(TURN_VAD, limits=SessionLimits(max_pending_input_bytes_per_session=UNIT_BYTES))
+    scored(d, (1, 0.0))
+    assert codes(d, scored(d, (100, 0.9))) == ["input_backpressure"]
+    scored(d, (2, 0.9))
+    assert d.said(UserSpeechStarted) == []
+
+
 # --- the model turn of an item -----------------------------------------------------------------
 
 
@@ -387,6 +407,22 @@ def test_an_item_that_began_before_the_answer_reserves_nothing() -> None:
     d.do(CREATE)
     d.append(700, speech=True)
     assert ledger(d).open_item.target is None
+
+
+def test_an_onset_over_an_answer_begins_an_item_in_a_long_stream() -> None:
+    d = Driver(replace(AUTO, turn_detection=DEAF_VAD.turn_detection))
+    d.append(1000, probability=0.0)
+    d.speak("one two", turn_end=False)
+    d.voice("one ")
+    turn = d.session.fence.turn
+    d.append(500, probability=0.9)
+    d.append(500, probability=0.9)
+    d.listen(turn_end=True)
+    d.voiced()
+    d.append(1000, probability=0.9)
+    d.listen(turn_end=True)
+    d.do(COMMIT)
+    assert (committed(d).turn, d.session.fence.turn) == (turn + 1, turn + 2)
 
 
 # --- clear and cancel --------------------------------------------------------------------------
@@ -451,6 +487,42 @@ def test_cancel_with_nothing_at_work_needs_no_new_epoch() -> None:
     before = d.session.fence
     assert names(d.do(InputCancelled())) == ["InputBufferCleared"]
     assert d.session.fence == before
+
+
+def test_what_functions_returned_is_not_cancelled() -> None:
+    held = InputLedger()
+    held.add_text_turn("hello", ItemId("i"))
+    held.add_text_turn("", ItemId("j"), tool_outputs=(ToolOutput("call", "42"),))
+    held.discard_waiting("cancelled")
+    held.want_turns()
+    turn = held.reserve_turns().turn
+    assert turn is not None
+    assert (turn.text, [output.output for output in turn.tool_outputs]) == ("", ["42"])
+
+
+@pytest.mark.parametrize("is_out", [True, False])
+def test_words_of_cancelled_speech_go_to_nobody(is_out: bool) -> None:
+    d = Driver(AUTO_VAD, profile=replace(PROFILE, accepts_short_units=is_out))
+    d.append(300, probability=0.9)
+    d.append(600, probability=0.0)
+    assert d.session._state.append.is_busy is is_out  # noqa: SLF001
+    d.do(InputCancelled())
+    d.append(1000, probability=0.9)
+    d.listen(heard="two")
+    assert d.said(InputTranscribed)[0].item_id == d.said(UserSpeechStarted)[1].item_id
+
+
+def test_a_cancelled_utterance_hurries_nothing() -> None:
+    d = Driver(AUTO_VAD, profile=replace(PROFILE, accepts_short_units=True))
+    d.append(1000, probability=0.9)  # is out
+    d.speak("well ", turn_end=False)
+    d.voice("well ")
+    d.append(1000, probability=0.9)  # is out, over the answer
+    d.append(700, probability=0.0)  # the utterance ends
+    d.do(InputCancelled())
+    d.append(100, probability=0.0)
+    d.listen()
+    assert d.asked(SubmitUnit)[-1].unit.pcm == bytes(UNIT_BYTES)
 
 
 @pytest.mark.parametrize("command", [InputCleared(), InputCancelled()])

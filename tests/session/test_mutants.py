@@ -74,8 +74,8 @@ MUTANTS = [
     Mutant(
         "two units out",
         "pump.py",
-        "if state.life is not Life.OPEN or state.append.is_busy:\n        return []\n    if",
-        "if state.life is not Life.OPEN:\n        return []\n    if",
+        "    if state.append.is_busy:\n        return promoted\n    if state.updates:\n",
+        "    if state.updates:\n",
     ),
     Mutant(
         "numbers go on over a cancellation",
@@ -105,8 +105,8 @@ MUTANTS = [
     Mutant(
         "settings change under a unit that is out",
         "pump.py",
-        "    if state.updates:\n        return start_update(state)\n    promoted",
-        "    promoted",
+        "    if state.updates:\n        return promoted + start_update(state)\n",
+        "",
     ),
     Mutant(
         "a settings generation that no stage was told",
@@ -119,6 +119,60 @@ MUTANTS = [
         "pump.py",
         "    if state.response.active is not None or not state.input.has_deferred:\n",
         "    if True:\n",
+    ),
+    Mutant(
+        "a frame goes with the rest of its append",
+        "ledger/spans.py",
+        "        return replace(self, pcm=self.pcm[:n_bytes]), rest\n",
+        "        return replace(self, pcm=self.pcm[:n_bytes], video_frames=()), rest\n",
+    ),
+    Mutant(
+        "audio that comes back goes behind its item",
+        "ledger/input.py",
+        "        if reservation.serial != self.open_item.serial:\n",
+        "        if False:\n",
+    ),
+    Mutant(
+        "silence goes in front of a rest",
+        "pump.py",
+        "    if due is not None and now >= due:\n        return ledger.reserve_open",
+        "    if due is None:\n        return ledger.reserve_open",
+    ),
+    Mutant(
+        "a new owner inherits the count of silence",
+        "ledger/append.py",
+        "return self._continuations if owner == self._continued else 0",
+        "return self._continuations",
+    ),
+    Mutant(
+        "a commit takes the turn that the session has got to",
+        "user_items.py",
+        "    return target.turn\n",
+        "    return state.fence.turn\n",
+    ),
+    Mutant(
+        "an utterance takes what follows it",
+        "on_input.py",
+        "    if state.config.auto_response or not any(isinstance(edge, Offset) for edge in edges):",
+        "    if True:",
+    ),
+    Mutant(
+        "deferred overlap does not count",
+        "ledger/input.py",
+        "len(self._turns) + int(self.has_deferred)",
+        "len(self._turns)",
+    ),
+    Mutant(
+        "cancelled input comes back",
+        "on_input.py",
+        '    state.input.discard_waiting("cancelled")\n',
+        '    state.input.discard_open("cancelled")\n',
+    ),
+    Mutant(
+        "a user who says nothing is asked for ever",
+        "idle_user.py",
+        "    watch.has_asked = True\n",
+        "    watch.has_asked = False\n",
     ),
 ]
 

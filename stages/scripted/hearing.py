@@ -13,6 +13,7 @@ Rule 5: the text "call NAME ARGUMENTS" calls that tool, if the session or the an
         arguments. What a function returned is answered as if the user had written it.
 Rule 6: an answer heeds its own voice, speed, instructions, tools, and token limit, which here
         counts words; the next one has the session's again.
+Rule 7: a session whose first instructions are a script (`settings.OWN_SCRIPT`) follows that one.
 """
 
 import asyncio
@@ -52,6 +53,7 @@ class _Plan:
 class _Ear:
     """What Stage0 knows of one session."""
 
+    settings: ScriptedSettings
     runtime: RuntimeConfig
     units: int = 0
     answers: int = 0
@@ -78,24 +80,26 @@ class ScriptedStage0:
 
     async def open(self, session_id: SessionId, runtime: RuntimeConfig) -> None:
         """Begin to listen to a session."""
-        check_voice(self._settings, runtime)
-        self._ears[session_id] = _Ear(runtime)
+        settings = own_settings(self._settings, runtime)
+        check_voice(settings, runtime)
+        self._ears[session_id] = _Ear(settings, runtime)
 
     async def append(self, session_id: SessionId, unit: Unit) -> Appended:
         """Decide by the rules above."""
         ear = self._ears[session_id]
         ear.units += 1
-        await self._sleep(self._settings.unit_delay_ms / 1000)
-        if ear.units in self._settings.fail_at_units:
+        await self._sleep(ear.settings.unit_delay_ms / 1000)
+        if ear.units in ear.settings.fail_at_units:
             raise StageFailed(f"the script fails at unit {ear.units}")
-        if ear.units in self._settings.hang_at_units:
+        if ear.units in ear.settings.hang_at_units:
             await ear.freed.wait()
         return self._decide(session_id, ear, unit)
 
     async def configure(self, session_id: SessionId, runtime: RuntimeConfig) -> None:
         """Take new settings, if the voice is one of ours."""
-        check_voice(self._settings, runtime)
-        self._ears[session_id].runtime = runtime
+        ear = self._ears[session_id]
+        check_voice(ear.settings, runtime)
+        ear.runtime = runtime
 
     async def interrupt(self, session_id: SessionId, heard: str) -> None:
         """Forget the answer in progress, and what it answered."""
@@ -111,7 +115,7 @@ class ScriptedStage0:
         ear = self._ears.get(session_id)
         if ear is None:
             return
-        if ear.failed_closes < self._settings.failing_closes:
+        if ear.failed_closes < ear.settings.failing_closes:
             ear.failed_closes += 1
             raise StageFailed(f"the script fails close {ear.failed_closes}")
         ear.freed.set()
@@ -121,7 +125,7 @@ class ScriptedStage0:
         """Nothing needs warming."""
 
     def _decide(self, session_id: SessionId, ear: _Ear, unit: Unit) -> Appended:
-        is_loud = level(unit.pcm) > self._settings.speech_level
+        is_loud = level(unit.pcm) > ear.settings.speech_level
         starts = self._starts_answer(ear, unit, is_loud=is_loud)
         ear.has_heard = ear.has_heard or is_loud
         outputs = " ".join(each.output for each in unit.tool_outputs)
@@ -138,7 +142,7 @@ class ScriptedStage0:
 
     def _begin(self, ear: _Ear, options: AnswerSettings) -> _Plan:
         runtime = options.apply_to(ear.runtime)
-        check_voice(self._settings, runtime)
+        check_voice(ear.settings, runtime)
         ear.answers += 1
         ear.has_heard = False
         wanted = _CALL.fullmatch(ear.said)
@@ -147,14 +151,14 @@ class ScriptedStage0:
         return _Plan(runtime, options, call, is_spoken)
 
     def _starts_answer(self, ear: _Ear, unit: Unit, *, is_loud: bool) -> bool:
-        if unit.closes_input or ear.units in self._settings.speak_at_units:
+        if unit.closes_input or ear.units in ear.settings.speak_at_units:
             return True
         waits = (ear.has_heard and not is_loud) or bool(unit.text or ear.said)
         return waits and ear.runtime.auto_response
 
     def _next_sentence(self, session_id: SessionId, ear: _Ear, plan: _Plan) -> Appended:
         ear.part += 1
-        text = self._settings.sentence_text(
+        text = ear.settings.sentence_text(
             session_id,
             ear.answers,
             ear.part,
@@ -167,7 +171,7 @@ class ScriptedStage0:
         if is_cut and limit is not None:
             text = " ".join(words[: limit - ear.words])
         ear.words += len(words)
-        is_last = is_cut or ear.part == self._settings.sentences
+        is_last = is_cut or ear.part == ear.settings.sentences
         if is_last:
             _end_answer(ear)
         # Sentences are joined by the client as they come, so each but the last ends in a space.
@@ -225,6 +229,14 @@ def level(pcm: bytes) -> float:
         return 0.0
     samples = np.frombuffer(pcm, dtype="<i2").astype(np.float64) / FULL_SCALE
     return float(np.sqrt(np.mean(samples * samples)))
+
+
+def own_settings(settings: ScriptedSettings, runtime: RuntimeConfig) -> ScriptedSettings:
+    """Return the knobs that hold for a session."""
+    try:
+        return settings.of_session(runtime.instructions)
+    except ValueError as error:
+        raise StageFailed(f"bad script in the instructions: {error}") from error
 
 
 def check_voice(settings: ScriptedSettings, runtime: RuntimeConfig) -> None:

@@ -1,10 +1,14 @@
-"""What a deploy file may say about the scripted model."""
+"""What a deploy file may say about the scripted model, and a session about its own script."""
 
-from typing import Any
+import json
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from session.ids import SessionId
+
+OWN_SCRIPT: Final = "script:"
+"""Instructions that begin so go on with knobs as JSON, which hold for that session alone."""
 
 
 class ScriptedSettings(BaseModel):
@@ -35,6 +39,9 @@ class ScriptedSettings(BaseModel):
     """Units on which Stage0 hangs until it is interrupted or the session closed."""
     fail_at_sentences: frozenset[int] = Field(default=frozenset(), strict=False)
     """Sentences, counted from 1 in each session, that Stage1 fails on."""
+    hang_at_chunks: frozenset[int] = Field(default=frozenset(), strict=False)
+    """Pieces of audio, counted from 1 in each session, before which Stage1 hangs until it is
+    interrupted or the session closed."""
     failing_closes: int = Field(default=0, ge=0)
     """How often each half fails to close a session before it succeeds."""
     voices: tuple[str, ...] = Field(default=("", "low", "high"), strict=False)
@@ -65,6 +72,15 @@ class ScriptedSettings(BaseModel):
             said=said,
             instructions=instructions,
         )
+
+    def of_session(self, instructions: str) -> "ScriptedSettings":
+        """Return the knobs of a session with these instructions; raises ValueError."""
+        if not instructions.startswith(OWN_SCRIPT):
+            return self
+        own = json.loads(instructions.removeprefix(OWN_SCRIPT))
+        if not isinstance(own, dict):
+            raise ValueError("a script is a JSON object")
+        return read_settings(self.model_dump() | own)
 
 
 def read_settings(settings: dict[str, Any]) -> ScriptedSettings:

@@ -17,7 +17,7 @@ from session.errors import StageFailed
 from session.ids import SessionId
 from session.unit import OUTPUT_RATE_HZ, SpeechChunk
 from stages.contract import Speech
-from stages.scripted.hearing import FULL_SCALE, Sleep, check_voice
+from stages.scripted.hearing import FULL_SCALE, Sleep, check_voice, own_settings
 from stages.scripted.settings import ScriptedSettings
 
 LOUDNESS = 0.2
@@ -31,8 +31,10 @@ VOICE_FACTORS = {"low": 0.5, "high": 2.0}
 class _Mouth:
     """What Stage1 knows of one session."""
 
+    settings: ScriptedSettings
     runtime: RuntimeConfig
     sentences: int = 0
+    chunks: int = 0
     samples: int = 0
     """Samples of the current turn so far."""
     failed_closes: int = 0
@@ -48,20 +50,25 @@ class ScriptedStage1:
 
     async def open(self, session_id: SessionId, runtime: RuntimeConfig) -> None:
         """Reserve a voice."""
-        check_voice(self._settings, runtime)
-        self._mouths[session_id] = _Mouth(runtime)
+        settings = own_settings(self._settings, runtime)
+        check_voice(settings, runtime)
+        self._mouths[session_id] = _Mouth(settings, runtime)
 
     async def speak(self, session_id: SessionId, speech: Speech) -> AsyncIterator[SpeechChunk]:
         """Yield the sentence's chunks."""
         mouth = self._mouths[session_id]
         mouth.sentences += 1
-        if mouth.sentences in self._settings.fail_at_sentences:
+        if mouth.sentences in mouth.settings.fail_at_sentences:
             raise StageFailed(f"the script fails at sentence {mouth.sentences}")
         voice = mouth.runtime.voice if speech.voice is None else speech.voice
         pitch_hz = tone_hz(session_id, voice)
-        lengths = self._chunk_lengths(mouth.runtime.speed if speech.speed is None else speech.speed)
+        speed = mouth.runtime.speed if speech.speed is None else speech.speed
+        lengths = _chunk_lengths(mouth.settings, speed)
         for index, samples in enumerate(lengths):
-            await self._sleep(self._settings.chunk_delay_ms / 1000)
+            await self._sleep(mouth.settings.chunk_delay_ms / 1000)
+            mouth.chunks += 1
+            if mouth.chunks in mouth.settings.hang_at_chunks:
+                await asyncio.Event().wait()  # whoever interrupts cancels this
             begin, end = (len(speech.text) * part // len(lengths) for part in (index, index + 1))
             pcm = _tone(pitch_hz, mouth.samples, samples)
             mouth.samples += samples
@@ -77,8 +84,9 @@ class ScriptedStage1:
 
     async def configure(self, session_id: SessionId, runtime: RuntimeConfig) -> None:
         """Take new settings, if the voice is one of ours."""
-        check_voice(self._settings, runtime)
-        self._mouths[session_id].runtime = runtime
+        mouth = self._mouths[session_id]
+        check_voice(mouth.settings, runtime)
+        mouth.runtime = runtime
 
     async def interrupt(self, session_id: SessionId) -> None:
         """Start the next turn's tone anew."""
@@ -89,7 +97,7 @@ class ScriptedStage1:
         mouth = self._mouths.get(session_id)
         if mouth is None:
             return
-        if mouth.failed_closes < self._settings.failing_closes:
+        if mouth.failed_closes < mouth.settings.failing_closes:
             mouth.failed_closes += 1
             raise StageFailed(f"the script fails close {mouth.failed_closes}")
         del self._mouths[session_id]
@@ -97,11 +105,12 @@ class ScriptedStage1:
     async def warm_up(self) -> None:
         """Nothing needs warming."""
 
-    def _chunk_lengths(self, speed: float) -> list[int]:
-        """Return the samples of each chunk of a sentence."""
-        total = int(self._settings.sentence_ms * OUTPUT_RATE_HZ / speed) // 1000
-        step = self._settings.chunk_ms * OUTPUT_RATE_HZ // 1000
-        return [min(step, total - start) for start in range(0, total, step)]
+
+def _chunk_lengths(settings: ScriptedSettings, speed: float) -> list[int]:
+    """Return the samples of each chunk of a sentence."""
+    total = int(settings.sentence_ms * OUTPUT_RATE_HZ / speed) // 1000
+    step = settings.chunk_ms * OUTPUT_RATE_HZ // 1000
+    return [min(step, total - start) for start in range(0, total, step)]
 
 
 def tone_hz(session_id: SessionId, voice: str = "") -> float:

@@ -99,7 +99,7 @@ def _speak(state: SessionState, seq: int, result: UnitResult, now: float) -> lis
     state.turns_expected = False
     if result.metrics is not None:
         response.metrics.append(result.metrics)
-    if result.turn_end:
+    if result.turn_end or continuations_spent(state):
         response.is_turn_ended = True
     if result.speech_follows and response.wants_audio:
         response.jobs.append(SpeechJob(seq, result.turn_end))

@@ -79,7 +79,8 @@ class Observer:
                 assert self.fence.judge(effect.cancelled) is FenceVerdict.CURRENT
                 self._enter(effect.current)
             case CloseStages():
-                self._enter(effect.fence)
+                if effect.fence != self.fence:  # the release is not asked for again
+                    self._enter(effect.fence)
             case Synthesize():
                 assert self.fence.judge(effect.fence) is FenceVerdict.CURRENT
             case _:

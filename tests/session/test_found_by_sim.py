@@ -1,0 +1,22 @@
+"""Faults that the simulator found, each as the shortest story that shows it."""
+
+from dataclasses import replace
+
+from session.config import SessionLimits
+from session.events import ResponseFinished
+from session.stimuli import Ticked
+from tests.session.driver import AUTO, Driver
+
+
+def test_an_answer_ends_when_its_last_continuation_still_speaks_without_sound() -> None:
+    # Nothing is spoken, so no end of a speech comes; and no further unit was ever due.
+    driver = Driver(
+        replace(AUTO, output_modalities=("text",)), limits=SessionLimits(max_continuations=1)
+    )
+    driver.append(1000)
+    driver.speak("one ", turn_end=False)
+    driver.now += 3
+    driver.do(Ticked())
+    assert driver.last_unit().unit.is_continuation
+    driver.speak("two ", turn_end=False)
+    assert [done.status for done in driver.said(ResponseFinished)] == ["completed"]

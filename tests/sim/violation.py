@@ -1,0 +1,5 @@
+"""The one thing that a simulation can find."""
+
+
+class Violation(AssertionError):
+    """A law is broken."""

@@ -17,7 +17,7 @@ export RAY_USAGE_STATS_ENABLED ?= 0
 export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help serve talk load test test-pure test-models test-serve test-browser coverage lint \
+.PHONY: help serve talk load test test-pure test-models test-serve test-browser coverage sim lint \
   fmt docs lock clean
 
 help: ## say what can be made
@@ -74,6 +74,9 @@ coverage: $(VENV)/.dev ## show that tests take every branch of session/
 	@$(BIN)/coverage run -m pytest tests/session tests/realtime tests/contract -m "$(PURE)" \
 	  --ignore tests/session/test_flat.py --ignore tests/session/test_mutants.py -q $(ARGS)
 	@$(BIN)/coverage report
+
+sim: $(VENV)/.dev ## live through 10,000 simulated sessions (ARGS="--seed 7" for one of them)
+	@$(BIN)/python -m tests.sim $(ARGS)
 
 lint: $(VENV)/.dev ## style, types, direction of imports, spelling
 	$(BIN)/ruff check $(CODE)

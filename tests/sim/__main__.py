@@ -74,7 +74,7 @@ def _one(seed: int, story: Path | None) -> int:
         law = replay(seed, parse(story.read_text()))
         _say(law or "no law is broken")
         return int(law is not None)
-    seen, failure = live(seed)
+    _, failure = live(seed)
     if failure is None:
         _say(f"seed {seed}: no law is broken")
         return 0

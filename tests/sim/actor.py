@@ -21,7 +21,7 @@ from session.effects import (
     TrimJournal,
     WakeAt,
 )
-from session.errors import LocalProtocolError, MalformedEvent
+from session.errors import ClientError, LocalProtocolError, MalformedEvent
 from session.fence import Fence
 from session.ids import AttachmentId, IdFactory, SessionId
 from session.machine import DuplexSession
@@ -217,7 +217,7 @@ class Actor:
             if content.server_event_seq > newest:
                 content = EventRefused(MalformedEvent("never sent"), content.event_id)
         if attachment is None:
-            return content  # type: ignore[return-value]  # commands come with an attachment
+            return content
         return Received(attachment, content)  # type: ignore[arg-type]  # stimuli come without
 
     def _scored(self, spoken: Spoken, attachment: AttachmentId | None) -> AudioAppended:
@@ -259,7 +259,8 @@ class Actor:
                 if isinstance(effect, AttachSocket):
                     self._answer(effect.attachment, None)
             case RefuseSocket(attachment=attachment, answer=answer):
-                self._answer(attachment, getattr(answer, "wire_code", None) or answer.reason)  # type: ignore[union-attr]  # one of the two
+                code = answer.wire_code if isinstance(answer, ClientError) else answer.reason
+                self._answer(attachment, code)
             case WakeAt(at_s=wake_s):
                 self.timer_s = wake_s
             case _:

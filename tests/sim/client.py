@@ -1,4 +1,4 @@
-"""A simulated client: its sockets, what it has read, and whether that is what it should have been."""
+"""A simulated client: its sockets, what it reads, and whether that is what it should be."""
 
 import json
 from collections import deque

@@ -33,7 +33,7 @@ from session.ids import AttachmentId
 from session.ledger.journal import Replay, ReplayOffer
 from session.lifecycle import Life
 from session.machine import DuplexSession
-from session.pump import continuation_deadline
+from session.pump import continuation_deadline, residue_deadline
 from session.socket_stimuli import ResumeRequested, SocketLost
 from session.state import SessionState
 from session.stimuli import (
@@ -202,9 +202,9 @@ class Laws:
                     self._check_refused(stimulus)
                 case _:
                     pass
-        if isinstance(stimulus, SocketLost) and stimulus.attachment == self.attached:
-            if self.state.life is Life.OPEN:
-                raise Violation("a lost socket is still attached")
+        is_lost = isinstance(stimulus, SocketLost) and stimulus.attachment == self.attached
+        if is_lost and self.state.life is Life.OPEN:
+            raise Violation("a lost socket is still attached")
 
     def _let_go(self) -> None:
         self.attached = None
@@ -289,7 +289,8 @@ class Laws:
             if state.input.has_deferred:
                 raise Violation("deferred speech waits for an answer that is over")
             return
-        if active.is_idle and continuation_deadline(state) is None:
+        deadlines = (continuation_deadline(state), residue_deadline(state))
+        if active.is_idle and deadlines == (None, None):
             raise Violation("an answer hangs: no unit is out, none is due, nothing is spoken")
 
     def _count(self, effect: Effect) -> None:
@@ -320,6 +321,3 @@ def _count_event(event: Event, seen: Counter[str]) -> None:
 
 def _is_wake(effect: Effect) -> bool:
     return isinstance(effect, WakeAt)
-
-
-

@@ -73,7 +73,14 @@ def _limits(rng: random.Random, profile: ModelProfile) -> SessionLimits:
 
 def _config(rng: random.Random) -> SessionConfig:
     detection = rng.choice(
-        [None, None, TurnDetection(), TurnDetection(0.6), TurnDetection(interrupt_response=False)]
+        [
+            None,
+            None,
+            TurnDetection(),
+            TurnDetection(0.6),
+            TurnDetection(interrupt_response=False),
+            TurnDetection(idle_timeout_ms=800),
+        ]
     )
     return SessionConfig(
         model="m",

@@ -107,7 +107,7 @@ class Shadow:
         fence = output_fence(event)
         if fence is not None and self._fence().judge(fence) is FenceVerdict.STALE:
             raise Violation(f"law 13: output of epoch {fence.epoch} is sent: {event}")
-        return [_Watched(wire_event, self) for wire_event in self._projector.project(event)]  # type: ignore[misc]  # has what an outbox needs
+        return [_Watched(wire_event, self) for wire_event in self._projector.project(event)]
 
     def _take(self, event: Event) -> None:
         while self.emitted:
@@ -234,9 +234,9 @@ class _Answer:
             raise Violation(f"law 3: {kind} after response.done")
         if kind in ONCE and kind in self.seen:
             raise Violation(f"{kind} comes twice")
-        if kind.endswith("delta") and "response.speak" not in self.seen:
-            if "arguments" not in kind:
-                raise Violation(f"law 12: {kind} before response.speak")
+        is_output = kind.endswith("delta") and "arguments" not in kind
+        if is_output and "response.speak" not in self.seen:
+            raise Violation(f"law 12: {kind} before response.speak")
         self.seen.add(kind)
         if kind in DELTAS:
             self.said += event.delta

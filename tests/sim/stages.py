@@ -194,9 +194,7 @@ class StageSide:
         text = self.speech.get((epoch, seq))
         if text is None:
             raise Violation(f"the kernel asks for the speech of unit {seq}, which has none")
-        self.speech = {
-            key: t for key, t in self.speech.items() if key[0] != epoch or key[1] > seq
-        }
+        self.speech = {key: t for key, t in self.speech.items() if key[0] != epoch or key[1] > seq}
         return text
 
     def _enter(self, call: Call) -> None:

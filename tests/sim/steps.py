@@ -331,9 +331,7 @@ _STAGE: Final[dict[str, Callable[[StageSide, Sequence[Any]], None]]] = {
     "opened": _with_call(OpenStages, lambda side, call, args: side.opened(call, args[0])),
     "unit": _with_call(SubmitUnit, _unit),
     "unit_fail": _with_call(SubmitUnit, lambda side, call, args: side.fail(call, args[0])),
-    "voice": _with_call(
-        Synthesize, lambda side, call, args: side.chunk(call, args[0], args[1])
-    ),
+    "voice": _with_call(Synthesize, lambda side, call, args: side.chunk(call, args[0], args[1])),
     "voiced": _with_call(Synthesize, lambda side, call, args: side.spoken(call)),
     "voice_fail": _with_call(Synthesize, lambda side, call, args: side.fail(call, args[0])),
     "configured": _with_call(ConfigureStages, lambda side, call, args: side.configured(call)),

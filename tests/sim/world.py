@@ -148,7 +148,7 @@ class World:
         for client in self.clients:
             client.check_end()
 
-    # --- sessions and sockets --------------------------------------------------------------------------------
+    # --- sessions and sockets -------------------------------------------------------------------
 
     def begin(self, client: Client) -> None:
         """Open a session for a client on a new socket."""

@@ -81,8 +81,15 @@ def faults_of(page: str) -> list[str]:
 
 def exists(test_id: str) -> bool:
     """Whether a file has the test, by what stands in it: nothing is imported."""
-    path, _, name = test_id.partition("::")
-    return (ROOT / path).is_file() and (not name or name in named_in(path))
+    path, _, case = test_id.partition("::")
+    name, _, parameter = case.partition("[")
+    if not (ROOT / path).is_file() or (name and name not in named_in(path)):
+        return False
+    if not parameter:
+        return True
+    # The parameters that the page may name are those that are files.
+    transcript = ROOT / Path(path).parent / "transcripts" / f"{parameter.rstrip(']')}.jsonl"
+    return transcript.is_file()
 
 
 @cache
@@ -115,6 +122,7 @@ def test_every_line_has_a_row_and_every_id_a_test() -> None:
         ("::test_ruling`", "::test_rulings`"),
         ("`tests/session/test_overlap.py`", "`tests/session/test_overlaps.py`"),
         ("| 9: ", "| 8: "),
+        ("test_transcript[resume_replay]", "test_transcript[resume_replays]"),
         ("not applicable, because the service has no other path", "no, for it has no other path"),
     ],
 )

@@ -115,6 +115,7 @@ def _parts(
         if isinstance(edge, Offset):
             end = min(max(taken, edge.found_at_sample * SAMPLE_BYTES - begin), len(append.pcm))
             yield _Part(_slice(append, taken, end, is_speech=True), tuple(waiting))
+            append = replace(append, video_frames=())  # they were at its first byte
             taken, waiting = end, []
     if taken < len(append.pcm) or waiting:
         rest = _slice(append, taken, len(append.pcm), is_speech=append.is_speech)
@@ -123,8 +124,7 @@ def _parts(
 
 
 def _slice(append: AudioAppended, begin: int, end: int, *, is_speech: bool | None) -> AudioAppended:
-    frames = append.video_frames if begin == 0 else ()
-    return replace(append, pcm=append.pcm[begin:end], video_frames=frames, is_speech=is_speech)
+    return replace(append, pcm=append.pcm[begin:end], is_speech=is_speech)
 
 
 def _with_opinion(state: SessionState, append: AudioAppended, has_edge: bool) -> AudioAppended:

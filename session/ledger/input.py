@@ -216,8 +216,11 @@ class InputLedger:
     def roll_back(self, *, keeps_wanted: bool = True) -> None:
         """The reservation was not consumed: put it back in front.
 
-        Without `keeps_wanted` a committed turn waits until an answer is asked for again.
+        Without `keeps_wanted` committed turns wait until an answer is asked for again, those that
+        had not gone out yet too: the answer that they were for is over.
         """
+        if not keeps_wanted:
+            self._turns = deque(replace(turn, is_wanted=False) for turn in self._turns)
         reservation, self._reservation = self._reservation, None
         if reservation is None:
             return

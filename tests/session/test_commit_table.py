@@ -208,6 +208,12 @@ def test_the_client_s_opinion_holds_against_a_deaf_detector() -> None:
     assert len(d.last_unit().unit.pcm) == UNIT_BYTES
 
 
+def test_no_text_is_no_item() -> None:
+    d = Driver(TURN_MODE)
+    assert codes(d, d.do(TextAppended(""))) == ["bad_event"]
+    assert codes(d, d.do(COMMIT)) == ["input_audio_buffer_empty"]
+
+
 def test_text_over_silence_is_an_item() -> None:
     d = Driver(TURN_MODE)
     d.append(500, speech=False)

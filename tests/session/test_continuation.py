@@ -6,11 +6,16 @@ import pytest
 
 from session.config import ResponseOptions, SessionLimits
 from session.effects import Effect, SubmitUnit, WakeAt
-from session.errors import StageFailed
+from session.errors import LocalProtocolError, StageFailed
 from session.events import ListenDecided, ResponseFinished
+from session.ids import OperationId
+from session.ledger.append import AppendLedger
+from session.ledger.input import InputLedger
+from session.pump import pump
 from session.stimuli import (
     AudioAppended,
     BargedIn,
+    CloseRequested,
     InputCommitted,
     ItemCreated,
     ResponseRequested,
@@ -220,3 +225,23 @@ def test_a_live_microphone_needs_no_silence() -> None:
         if d.session._state.append.is_busy:  # noqa: SLF001
             d.listen()
     assert not any(unit.unit.is_continuation for unit in d.asked(SubmitUnit))
+
+
+def test_nothing_is_submitted_after_the_close() -> None:
+    d = Driver(AUTO)
+    d.append(500)
+    d.do(CloseRequested())
+    assert pump(d.session._state, d.now) == []  # noqa: SLF001
+    assert units(d, tick(d, 60.0)) == []
+
+
+def test_a_second_unit_can_not_be_begun() -> None:
+    ledger = AppendLedger()
+    ledger.begin(OperationId("a"), 0, is_continuation=False, now=0.0)
+    with pytest.raises(LocalProtocolError):
+        ledger.begin(OperationId("b"), 0, is_continuation=False, now=0.0)
+
+
+def test_what_was_not_deferred_can_not_be_promoted() -> None:
+    with pytest.raises(LocalProtocolError):
+        InputLedger().promote_deferred()

@@ -5,22 +5,26 @@ from dataclasses import replace
 import pytest
 
 from session.config import ConfigPatch, OverlapPolicy, ResponseOptions, TurnDetection
+from session.effects import SubmitUnit
 from session.events import (
     InputItemCommitted,
     ItemAdded,
     OverlapDecided,
     ResponseFinished,
+    ResponseStarted,
     UserSpeechStarted,
     UserSpeechStopped,
 )
 from session.stimuli import (
     AudioAppended,
+    CloseRequested,
     InputCommitted,
     ResponseRequested,
     SessionConfigured,
+    SpeechScore,
     TextAppended,
 )
-from tests.session.driver import AUTO_VAD, TURN_MODE, Driver, names
+from tests.session.driver import AUTO_VAD, TURN_MODE, WINDOW, Driver, names
 from tests.session.scored import scored, windows
 from tests.session.test_commit_table import committed, end, ledger, turn_answer
 
@@ -64,6 +68,40 @@ def test_the_end_and_the_next_beginning_in_one_append() -> None:
     assert item.audio_ms == (3 + 10 + 16) * 32 + 4
     # 100 ms before window 50, where the second utterance begins.
     assert ledger(d).open_bytes == 10 * 1024 + 100 * 32
+    # Nobody answers the first while the second goes on; then one answer is made of both.
+    assert d.asked(SubmitUnit) == []
+    scored(d, (20, 0.0))
+    heard = windows(d.last_unit())
+    assert set(range(20, 30)) | set(range(50, 60)) <= set(heard)
+    assert len(d.said(ResponseStarted)) == 2
+
+
+def test_frames_of_an_append_with_two_utterances_come_once() -> None:
+    d = Driver(replace(TURN_MODE, turn_detection=TurnDetection(create_response=False)))
+    scores = [SpeechScore(0.9 if n < 10 else 0.0, (n + 1) * WINDOW) for n in range(40)]
+    d.do(AudioAppended(bytes(40 * WINDOW * 2), scores=tuple(scores), video_frames=(b"f",)))
+    assert ledger(d).total_frames == 1
+    d.do(CREATE)
+    assert d.last_unit().unit.video_frames == ((b"f",),)
+
+
+def test_no_edge_is_lost_where_places_do_not_fit() -> None:
+    d = Driver(replace(TURN_MODE, turn_detection=TurnDetection(create_response=False)))
+    likely = [0.9] * 10 + [0.0] * 20 + [0.9] * 10
+    ahead = 100
+    scores = [SpeechScore(p, (ahead + n + 1) * WINDOW) for n, p in enumerate(likely)]
+    d.do(AudioAppended(bytes(len(likely) * WINDOW * 2), scores=tuple(scores)))
+    d.do(CloseRequested())
+    assert len(d.said(UserSpeechStarted)) == len(d.said(UserSpeechStopped)) == 2
+
+
+def test_an_utterance_that_the_client_dropped_is_no_item() -> None:
+    d = turn_answer(replace(TURN_MODE, turn_detection=TurnDetection(interrupt_response=False)))
+    scores = [SpeechScore(0.9 if n < 10 else 0.0, (n + 1) * WINDOW) for n in range(40)]
+    d.do(AudioAppended(bytes(40 * WINDOW * 2), scores=tuple(scores), overlap_action="drop"))
+    assert d.said(InputItemCommitted) == []
+    assert ledger(d).discarded["client_overlap_action"] == 40 * WINDOW * 2
+    assert len(d.said(UserSpeechStarted)) == len(d.said(UserSpeechStopped)) == 1
 
 
 def test_prefix_padding_is_kept_also_over_an_answer() -> None:

@@ -1,7 +1,11 @@
-"""Time limits by kind of test, and random tests without a stopwatch."""
+"""Time limits by kind of test, random tests without a stopwatch, and one Ray node for all."""
+
+from collections.abc import Iterator
 
 import hypothesis
 import pytest
+
+from tests.support.serve_cluster import ServeCluster, serve_cluster
 
 TIMEOUTS_S = {"models": 120, "serve": 180, "browser": 180, "soak": 1800}
 
@@ -18,3 +22,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         limits = [limit for marker, limit in TIMEOUTS_S.items() if item.get_closest_marker(marker)]
         if limits and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(max(limits)))
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[ServeCluster]:
+    """Run Ray and Serve for the whole session."""
+    with serve_cluster() as running:
+        yield running

@@ -158,6 +158,9 @@ class Player:
             await line.say(_text({"type": "session.heartbeat"}))
             event = await line.hear()
             assert event["type"] == "session.heartbeat_ack", f"after the end of {name}: {event}"
+            await line.say(_text({"type": "session.close"}))
+            while event["type"] != "closed":
+                event = await line.hear()
 
     def _place(self, step: Step) -> str:
         return f"{self.transcript.name}.jsonl:{step.number}"

@@ -1,11 +1,8 @@
-"""Tests on a real Ray node: one node for all of them, every test marked `serve`."""
+"""Tests on a real Ray node, every one marked `serve`; the node is in `tests/conftest.py`."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from tests.support.serve_cluster import ServeCluster, serve_cluster
 
 HERE = Path(__file__).parent
 
@@ -15,10 +12,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.serve)
-
-
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[ServeCluster]:
-    """Run Ray and Serve for the whole session."""
-    with serve_cluster() as running:
-        yield running

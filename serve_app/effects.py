@@ -276,7 +276,9 @@ async def _cancel(effect: CancelStages, shell: Shell, after: asyncio.Task[None] 
     if after is not None:
         await asyncio.wait({after})
     try:
-        await shell.opened().cancel(effect.cancelled, effect.current, effect.heard)
+        await shell.opened().cancel(
+            effect.cancelled, effect.current, effect.heard, effect.consumed_seq
+        )
     except StageError as error:
         # The doors refuse the old fence from the next call on; a lost stage reports itself.
         log.warning("cancel of %s failed: %s", effect.cancelled.session_id, error)

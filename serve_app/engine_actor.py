@@ -84,9 +84,11 @@ class Engine:
         self._need_lease(fence)
         await self._guarded.configure(fence, runtime, generation)
 
-    async def cancel(self, cancelled: Fence, current: Fence, heard: str) -> Released:
+    async def cancel(
+        self, cancelled: Fence, current: Fence, heard: str, consumed_seq: int | None = None
+    ) -> Released:
         """Advance to `current` and drop what `cancelled` held."""
-        return await self._guarded.cancel(cancelled, current, heard)
+        return await self._guarded.cancel(cancelled, current, heard, consumed_seq)
 
     async def close(self, fence: Fence) -> Released:
         """Release the session at the model, and with it the slot."""

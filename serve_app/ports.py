@@ -50,7 +50,7 @@ class StageSession(Protocol):
         """Change both stages' settings at the next unit."""
         ...
 
-    async def cancel(self, cancelled: Fence, current: Fence, heard: str) -> None:
+    async def cancel(self, cancelled: Fence, current: Fence, heard: str, consumed_seq: int) -> None:
         """Advance both doors and stop what the old fence held."""
         ...
 

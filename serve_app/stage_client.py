@@ -81,10 +81,10 @@ class RayStageSession:
         for half in (self._stage0, self._stage1):
             await half.call(half.engine.configure, fence, runtime, generation)
 
-    async def cancel(self, cancelled: Fence, current: Fence, heard: str) -> None:
+    async def cancel(self, cancelled: Fence, current: Fence, heard: str, consumed_seq: int) -> None:
         """Advance both doors and stop what the old fence held."""
         await _both(
-            half.call(half.engine.cancel, cancelled, current, heard)
+            half.call(half.engine.cancel, cancelled, current, heard, consumed_seq)
             for half in (self._stage0, self._stage1)
         )
 

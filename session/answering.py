@@ -267,7 +267,7 @@ def interrupt(state: SessionState, reason: str) -> list[Effect]:
     """
     response = state.response.active
     last_id = state.response.last_id
-    cancel = _leave_epoch(state)
+    cancel = leave_epoch(state)
     effects: list[Effect] = []
     if response is not None:
         effects += end_answer(state, "cancelled", reason)
@@ -279,13 +279,13 @@ def interrupt(state: SessionState, reason: str) -> list[Effect]:
     return [*effects, cancel]
 
 
-def _leave_epoch(state: SessionState) -> CancelStages:
+def leave_epoch(state: SessionState) -> CancelStages:
     """Enter the next epoch; return what tells the stages, and how much of the old was heard."""
-    cancelled = state.fence
+    cancelled, consumed_seq = state.fence, state.append.committed_seq
     response = state.response.active
     heard = heard_text(state, response) if response is not None else heard_of_last(state)
     enter_next_epoch(state)
-    return CancelStages(cancelled, state.fence, heard)
+    return CancelStages(cancelled, state.fence, heard, consumed_seq)
 
 
 def enter_next_epoch(state: SessionState) -> None:
@@ -313,7 +313,7 @@ def heard_of_last(state: SessionState) -> str:
 def fail_answer(state: SessionState, error: DuplexError, reason: str) -> list[Effect]:
     """A stage failed under the answer: say so, end it, and start a new epoch on both stages."""
     response = state.response.active
-    cancel = _leave_epoch(state)
+    cancel = leave_epoch(state)
     effects: list[Effect] = [Emit(ErrorRaised(error))]
     if response is not None:
         effects += end_answer(state, "failed", reason)

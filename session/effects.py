@@ -52,12 +52,14 @@ class Synthesize:
 class CancelStages:
     """Tell both stages that `cancelled` is over and `current` holds. No answer is waited for.
 
-    `heard` is the part of the cancelled turn's text that the user has heard.
+    `heard` is the part of the cancelled turn's text that the user has heard. `consumed_seq` is the
+    last unit whose answer counted: one that Stage0 has finished since will be given to it again.
     """
 
     cancelled: Fence
     current: Fence
     heard: str
+    consumed_seq: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from session.answering import enter_next_epoch, heard_of_last, interrupt
-from session.effects import CancelStages, Effect, Emit
+from session.answering import interrupt, leave_epoch
+from session.effects import Effect, Emit
 from session.errors import DuplexError, IllegalNow, InputBackpressure, UnsupportedOption
 from session.events import (
     ErrorRaised,
@@ -312,6 +312,4 @@ def _withdraw(state: SessionState) -> list[Effect]:
     """Enter a new epoch, in which the stages know nothing of the cancelled input."""
     if state.response.active is not None:
         return interrupt(state, "input_cancelled")
-    cancelled, heard = state.fence, heard_of_last(state)
-    enter_next_epoch(state)
-    return [CancelStages(cancelled, state.fence, heard)]
+    return [leave_epoch(state)]

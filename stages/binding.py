@@ -76,9 +76,14 @@ class Stage0Door:
         """Acknowledge settings that take effect at the next append."""
         await self._held.configure(fence, runtime, generation)
 
-    async def cancel(self, cancelled: Fence, current: Fence, heard: str) -> Released:
-        """Advance to `current` and drop what `cancelled` held. Idempotent; late ones do nothing."""
-        return await self._held.cancel(cancelled, current, heard)
+    async def cancel(
+        self, cancelled: Fence, current: Fence, heard: str, consumed_seq: int | None = None
+    ) -> Released:
+        """Advance to `current` and drop what `cancelled` held. Idempotent; late ones do nothing.
+
+        A unit beyond `consumed_seq` that is finished here counts as not consumed; None: all count.
+        """
+        return await self._held.cancel(cancelled, current, heard, consumed_seq)
 
     async def close(self, fence: Fence) -> Released:
         """Release everything of this incarnation. Idempotent."""
@@ -179,9 +184,11 @@ class Stage1Door:
         """Acknowledge settings that take effect at the next unit."""
         await self._held.configure(fence, runtime, generation)
 
-    async def cancel(self, cancelled: Fence, current: Fence, heard: str) -> Released:
+    async def cancel(
+        self, cancelled: Fence, current: Fence, heard: str, consumed_seq: int | None = None
+    ) -> Released:
         """Advance to `current` and stop what `cancelled` was speaking."""
-        return await self._held.cancel(cancelled, current, heard)
+        return await self._held.cancel(cancelled, current, heard, None)
 
     async def close(self, fence: Fence) -> Released:
         """Release everything of this incarnation. Idempotent."""
@@ -208,8 +215,8 @@ class Stage1Door:
         finally:
             binding.turnstile.release()
 
-    async def _interrupt(self, session_id: SessionId, heard: str) -> None:
-        del heard  # what was heard concerns the half that remembers
+    async def _interrupt(self, session_id: SessionId, heard: str, *, undoes_unit: bool) -> None:
+        del heard, undoes_unit  # what was heard concerns the half that remembers
         await self._model.interrupt(session_id)
 
 

@@ -86,11 +86,12 @@ class Stage0Model(Protocol):
         """Replace the settings; called between units only. Raises to refuse, changing nothing."""
         ...
 
-    async def interrupt(self, session_id: SessionId, heard: str) -> None:
+    async def interrupt(self, session_id: SessionId, heard: str, *, undoes_unit: bool) -> None:
         """Drop the answer in progress; the user heard only `heard` of it.
 
         May come during an append: that unit then counts as not consumed and its audio will be
-        appended again.
+        appended again. With `undoes_unit`, which never comes during an append, the same holds for
+        the unit that was appended last.
         """
         ...
 
@@ -162,8 +163,14 @@ class Stage0(Protocol):
         """Acknowledge settings that take effect at the next append."""
         ...
 
-    async def cancel(self, cancelled: Fence, current: Fence, heard: str) -> Released:
-        """Advance to `current` and drop what `cancelled` held. Idempotent; late ones do nothing."""
+    async def cancel(
+        self, cancelled: Fence, current: Fence, heard: str, consumed_seq: int | None = None
+    ) -> Released:
+        """Advance to `current` and drop what `cancelled` held. Idempotent; late ones do nothing.
+
+        A unit beyond `consumed_seq` that is finished here counts as not consumed, for the gateway
+        has not dealt with its answer and will append its audio again. None: all count.
+        """
         ...
 
     async def close(self, fence: Fence) -> Released:
@@ -186,7 +193,9 @@ class Stage1(Protocol):
         """Acknowledge settings that take effect at the next unit."""
         ...
 
-    async def cancel(self, cancelled: Fence, current: Fence, heard: str) -> Released:
+    async def cancel(
+        self, cancelled: Fence, current: Fence, heard: str, consumed_seq: int | None = None
+    ) -> Released:
         """Advance to `current` and stop what `cancelled` was speaking."""
         ...
 

@@ -5,9 +5,9 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from session.config import RuntimeConfig
 from session.errors import StageRefused
@@ -22,6 +22,14 @@ KEPT_INCARNATIONS: Final = 4096
 """Sessions that are gone and whose incarnation is still remembered."""
 FIRST_GENERATION: Final = 0
 """Generation of the settings that came with the open."""
+
+
+class Interrupt(Protocol):
+    """How a door stops its model."""
+
+    async def __call__(self, session_id: SessionId, heard: str, *, undoes_unit: bool) -> None:
+        """Drop the answer in progress."""
+        ...
 
 
 class Epoch:
@@ -41,6 +49,12 @@ class Epoch:
     def is_over(self) -> bool:
         """Whether a cancellation or the session's release has ended it."""
         return self.over.done()
+
+    def has_finished_beyond(self, seq: int | None) -> bool:
+        """Whether a unit after `seq` has been finished, so that its answer is on its way."""
+        if seq is None or self.last_seq is None or self.calls or self.may_repeat:
+            return False
+        return self.last_seq > seq
 
     def check_next(self, seq: int) -> None:
         """Refuse a number that does not directly follow; an epoch may begin anywhere."""
@@ -125,7 +139,7 @@ class HeldSessions:
     def __init__(
         self,
         model: Stage0Model | Stage1Model,
-        interrupt: Callable[[SessionId, str], Awaitable[None]],
+        interrupt: Interrupt,
     ) -> None:
         self._model = model
         self._interrupt = interrupt
@@ -209,7 +223,9 @@ class HeldSessions:
         finally:
             binding.turnstile.release()
 
-    async def cancel(self, cancelled: Fence, current: Fence, heard: str) -> Released:
+    async def cancel(
+        self, cancelled: Fence, current: Fence, heard: str, consumed_seq: int | None
+    ) -> Released:
         """Advance to `current`, void what the old epoch runs, and stop the model."""
         _check_succession(cancelled, current)
         binding = self._bound.get(cancelled.session_id)
@@ -219,16 +235,17 @@ class HeldSessions:
             return Released()  # late or repeated: this stage is there already, or further
         if current.incarnation != binding.fence.incarnation:
             raise StageRefused(f"life {current.incarnation} has not been opened at this stage")
+        undoes_unit = binding.epoch.has_finished_beyond(consumed_seq)
         calls = binding.advance(current)
         if binding.is_open:
-            stop = binding.start(self._stop(binding.session_id, heard))
+            stop = binding.start(self._stop(binding.session_id, heard, undoes_unit))
             binding.interrupts.add(stop)
             stop.add_done_callback(binding.interrupts.discard)
             await finish(stop)
         return Released(calls=calls)
 
-    async def _stop(self, session_id: SessionId, heard: str) -> None:
-        await self._interrupt(session_id, heard)
+    async def _stop(self, session_id: SessionId, heard: str, undoes_unit: bool) -> None:
+        await self._interrupt(session_id, heard, undoes_unit=undoes_unit)
 
     async def close(self, fence: Fence) -> Released:
         """Release everything of this life of the session."""

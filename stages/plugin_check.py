@@ -42,9 +42,12 @@ def _missing_calls(model: object, protocol: type) -> list[str]:
         if not callable(call):
             faults.append(f"{type(model).__name__} has no {name}()")
             continue
-        arguments = list(inspect.signature(wanted).parameters)[1:]
+        named = list(inspect.signature(wanted).parameters.values())[1:]
+        arguments = [each.name for each in named]
+        by_name = {each.name: "" for each in named if each.kind is each.KEYWORD_ONLY}
+        by_place = [name for name in arguments if name not in by_name]
         try:
-            inspect.signature(call).bind(*arguments)
+            inspect.signature(call).bind(*by_place, **by_name)
         except TypeError:
             faults.append(f"{type(model).__name__}.{name}() must take ({', '.join(arguments)})")
     return faults

@@ -61,6 +61,8 @@ class Session:
     ear: Ear
     talk: Talk = field(default_factory=Talk)
     answer: Answer | None = None
+    before_unit: tuple[Ear, Talk] | None = None
+    """What was before the last unit, should it turn out not to count."""
     interrupts: int = 0
     is_asked: bool = False
     """The unit being worked on has begun a new turn."""
@@ -128,6 +130,7 @@ class EmbeddedStage0:
         if session.interrupts != interrupts:
             _drop_answer(session)
             return _listen()
+        session.before_unit = (session.ear, session.talk)
         session.ear, session.talk = work.ear, work.talk
         if appended.result.turn_end:
             session.answer = None
@@ -137,12 +140,15 @@ class EmbeddedStage0:
         """Replace the settings; they hold from the next answer on."""
         self._find(session_id).runtime = runtime
 
-    async def interrupt(self, session_id: SessionId, heard: str) -> None:
+    async def interrupt(self, session_id: SessionId, heard: str, *, undoes_unit: bool) -> None:
         """Drop the answer in progress. The user heard only `heard` of it. May run during append."""
         session = self._sessions.get(session_id)
         if session is None:
             return
         session.interrupts += 1
+        if undoes_unit and session.before_unit is not None:
+            session.ear, session.talk = session.before_unit
+        session.before_unit = None
         _drop_answer(session)
         conversation = session.talk.kept or session.talk.conversation
         # With nothing heard while a new question is looked at, it is that one's answer which is

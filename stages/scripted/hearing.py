@@ -101,9 +101,10 @@ class ScriptedStage0:
         check_voice(ear.settings, runtime)
         ear.runtime = runtime
 
-    async def interrupt(self, session_id: SessionId, heard: str) -> None:
+    async def interrupt(self, session_id: SessionId, heard: str, *, undoes_unit: bool) -> None:
         """Forget the answer in progress, and what it answered."""
-        del heard  # the script does not depend on what was heard of it
+        # The script depends neither on what was heard nor on what was heard twice.
+        del heard, undoes_unit
         ear = self._ears[session_id]
         _end_answer(ear)
         ear.has_heard = False

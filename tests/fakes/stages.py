@@ -142,11 +142,12 @@ class ScriptedStages:
         await self._directory.stage0.configure(fence, runtime, generation)
         await self._directory.stage1.configure(fence, runtime, generation)
 
-    async def cancel(self, cancelled: Fence, current: Fence, heard: str) -> None:
+    async def cancel(self, cancelled: Fence, current: Fence, heard: str, consumed_seq: int) -> None:
         """Advance both doors."""
         self._check()
         await self._knobs.enter("cancel", cancelled)
-        await self._directory.stage0.cancel(cancelled, current, heard)
+        self._directory.consumed.append(consumed_seq)
+        await self._directory.stage0.cancel(cancelled, current, heard, consumed_seq)
         await self._directory.stage1.cancel(cancelled, current, heard)
 
     async def close(self, fence: Fence) -> None:
@@ -182,6 +183,8 @@ class ScriptedDirectory:
         self.opened: list[ScriptedStages] = []
         self.live_refs: weakref.WeakSet[Ref] = weakref.WeakSet()
         self.sick: dict[str, str] = {}
+        self.consumed: list[int] = []
+        """What each cancel named as the last unit that counts."""
         self.unreachable: StageError | None = None
         """What whoever looks for the stages is told."""
         self.stage0 = Stage0Door(PLUGIN.make_stage0(settings), cache_size=1)

@@ -418,6 +418,23 @@ async def test_settings_reach_the_stages_or_are_refused() -> None:
         assert rig.session.config.voice == "low"
 
 
+async def test_a_cancel_names_the_last_unit_whose_answer_counted() -> None:
+    """Stage0 has finished a second unit by then, and has to take it back."""
+    directory = answering()
+    async with Rig(directory, config=config()) as rig:
+        rig.post(audio(1_000))
+        await rig.until(ResponseFinished)
+        await rig.knobs.wait_called("answer")
+        rig.knobs.hold("answer")
+        rig.post(audio(1_000))
+        await rig.knobs.wait_called("answer")
+        rig.post(BargedIn())
+        await rig.knobs.wait_called("cancel")
+        await settle()
+        rig.knobs.release("answer")
+        assert directory.consumed == [1]
+
+
 async def test_audio_after_a_new_input_format_is_read_in_it_or_not_if_it_is_refused() -> None:
     for refuses, seconds in ((False, 2), (True, 1)):
         directory = ScriptedDirectory()

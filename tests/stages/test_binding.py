@@ -46,9 +46,9 @@ class Caller:
             self.at, seq=self.seq, operation_id=operation, unit=unit, config_generation=generation
         )
 
-    async def cancel(self, heard: str = "") -> Released:
+    async def cancel(self, heard: str = "", *, consumed: int | None = None) -> Released:
         cancelled, self.at, self.seq = self.at, self.at.next_epoch(), 0
-        return await self.door.cancel(cancelled, self.at, heard)
+        return await self.door.cancel(cancelled, self.at, heard, consumed)
 
 
 @pytest.fixture
@@ -222,6 +222,34 @@ async def test_a_cancel_voids_the_running_append_and_tells_the_model_what_was_he
     gate.release()
     assert (await caller.append()).result.decision is Decision.LISTEN
     assert model.most_inside == 1
+
+
+@pytest.mark.parametrize(("consumed", "undoes"), [(2, False), (1, True), (None, False)])
+async def test_a_unit_whose_answer_did_not_count_is_undone(
+    caller: Caller, model: HandStage0, consumed: int | None, undoes: bool
+) -> None:
+    await caller.append()
+    await caller.append()
+    await caller.cancel(consumed=consumed)
+    assert model.undone == [undoes]
+
+
+async def test_a_unit_that_runs_or_failed_is_not_undone_once_more(
+    caller: Caller, model: HandStage0
+) -> None:
+    await caller.append()
+    model.gates["work"].hold()
+    running = asyncio.ensure_future(caller.append())
+    await model.gates["work"].reached.wait()
+    await caller.cancel(consumed=1)
+    await refused(running)
+    model.gates["work"].release()
+    await settle()
+    model.faults["work"].append(StageFailed("poison"))
+    with pytest.raises(StageFailed):
+        await caller.append()
+    await caller.cancel(consumed=0)
+    assert model.undone == [False, False]
 
 
 async def test_the_next_epoch_waits_until_the_model_is_done_with_the_old_one(

@@ -110,7 +110,7 @@ async def test_an_interrupt_ends_the_answer_and_what_it_answered() -> None:
     await stage.open(SID, RuntimeConfig())
     for unit in (LOUD, QUIET, LOUD):
         await stage.append(SID, unit)
-    await stage.interrupt(SID, "1.1")
+    await stage.interrupt(SID, "1.1", undoes_unit=False)
     assert (await stage.append(SID, QUIET)).result.decision is Decision.LISTEN
     await stage.append(SID, LOUD)
     assert (await stage.append(SID, QUIET)).result.text == "2.1 "
@@ -145,7 +145,7 @@ async def test_a_hanging_unit_is_freed_by_an_interrupt() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
     assert not hanging.done()
-    await stage.interrupt(SID, "")
+    await stage.interrupt(SID, "", undoes_unit=False)
     assert (await hanging).result.decision is Decision.LISTEN
 
 

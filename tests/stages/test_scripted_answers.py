@@ -68,7 +68,7 @@ async def test_an_answer_has_its_own_settings_and_the_next_the_session_s() -> No
 async def test_an_interrupted_answer_leaves_nothing() -> None:
     stage = await opened(RuntimeConfig(instructions="kind", auto_response=False))
     await stage.append(SID, ask(options=AnswerSettings(instructions="brief")))
-    await stage.interrupt(SID, "")
+    await stage.interrupt(SID, "", undoes_unit=False)
     assert text(await answer(stage, ask())) == "kind hi 1 kind hi 2"
 
 
@@ -83,7 +83,7 @@ async def test_an_unknown_voice_fails_its_answer_alone() -> None:
     stage = await opened(RuntimeConfig(instructions="kind", auto_response=False))
     with pytest.raises(StageFailed, match="soprano"):
         await stage.append(SID, ask(options=AnswerSettings(voice="soprano")))
-    await stage.interrupt(SID, "")
+    await stage.interrupt(SID, "", undoes_unit=False)
     assert text(await answer(stage, ask())) == "kind hi 1 kind hi 2"
 
 

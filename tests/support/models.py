@@ -112,6 +112,7 @@ class HandStage0(HandModel):
         super().__init__()
         self.units: list[tuple[SessionId, Unit, RuntimeConfig]] = []
         self.heard: list[tuple[SessionId, str]] = []
+        self.undone: list[bool] = []
 
     async def append(self, session_id: SessionId, unit: Unit) -> Appended:
         """Record the unit with the settings it met, and answer."""
@@ -126,9 +127,10 @@ class HandStage0(HandModel):
         result = UnitResult(Decision.SPEAK, unit.text, segment_end=True, turn_end=True)
         return Appended(result, Speech(unit.text, segment_end=True, turn_end=True))
 
-    async def interrupt(self, session_id: SessionId, heard: str) -> None:
-        """Record what was heard."""
+    async def interrupt(self, session_id: SessionId, heard: str, *, undoes_unit: bool) -> None:
+        """Record what was heard, and whether the last unit is to be given again."""
         self.heard.append((session_id, heard))
+        self.undone.append(undoes_unit)
         await self._pass("interrupt")
 
 

@@ -56,8 +56,9 @@ class Talk:
 
     async def cancel(self) -> None:
         """Enter the next epoch at both stages."""
-        cancelled, self.fence, self.seq = self.fence, self.fence.next_epoch(), 0
-        await self.stages.cancel(cancelled, self.fence, "")
+        cancelled, self.fence = self.fence, self.fence.next_epoch()
+        await self.stages.cancel(cancelled, self.fence, "", consumed_seq=self.seq)
+        self.seq = 0
 
     async def close(self) -> None:
         """Release both stages."""

@@ -162,10 +162,10 @@ async def test_typed_and_spoken_words_are_one_question(rig: Rig) -> None:
 
 async def test_a_bare_close_answers_what_nothing_was_said_to(rig: Rig) -> None:
     await rig.say(COUNT)
-    await rig.stage.interrupt(SID, "")
+    await rig.stage.interrupt(SID, "", undoes_unit=False)
     appended = await rig.append(Unit(b"", closes_input=True))
     assert appended.result.text == "One, two, three, four, five."
-    await rig.stage.interrupt(SID, "One,")
+    await rig.stage.interrupt(SID, "One,", undoes_unit=False)
     assert is_listen(await rig.append(Unit(b"", closes_input=True)), turn_end=True)
 
 
@@ -270,7 +270,7 @@ async def test_nothing_of_them_is_left_where_there_was_no_answer(rig: Rig) -> No
 
 async def test_nothing_of_them_is_left_after_an_interrupt(rig: Rig) -> None:
     await rig.append(Unit(b"", text=WORDS[COUNT], closes_input=True, options=OWN))
-    await rig.stage.interrupt(SID, "")
+    await rig.stage.interrupt(SID, "", undoes_unit=False)
     await rig.append(Unit(b"", text=WORDS[CHAT], closes_input=True))
     assert rig.model.prompts[0][0] == ""
 
@@ -285,7 +285,7 @@ async def test_an_answer_outside_the_conversation_is_not_remembered(rig: Rig) ->
 async def test_nor_is_one_that_was_interrupted(rig: Rig) -> None:
     apart = AnswerSettings(is_out_of_band=True)
     await rig.append(Unit(b"", text=WORDS[COUNT], closes_input=True, options=apart))
-    await rig.stage.interrupt(SID, "One, two,")
+    await rig.stage.interrupt(SID, "One, two,", undoes_unit=False)
     await rig.append(Unit(b"", text=WORDS[CHAT], closes_input=True))
     assert [entry.text for entry in rig.model.prompts[0][1].entries] == [WORDS[COUNT], WORDS[CHAT]]
 
@@ -364,7 +364,7 @@ async def test_the_first_units_of_each_turn_may_have_to_listen(rig: Rig) -> None
 async def test_an_interrupt_between_units_drops_the_rest(rig: Rig) -> None:
     await rig.say(COUNT)
     await rig.append()
-    await rig.stage.interrupt(SID, "One, two, three,")
+    await rig.stage.interrupt(SID, "One, two, three,", undoes_unit=False)
     assert is_listen(await rig.append())
     assert (await rig.say(AGAIN)).result.text == "One, two, three,"
 
@@ -372,7 +372,7 @@ async def test_an_interrupt_between_units_drops_the_rest(rig: Rig) -> None:
 async def test_an_answer_of_which_nothing_was_heard_is_forgotten(rig: Rig) -> None:
     await rig.say(SUM)
     await rig.say(COUNT)
-    await rig.stage.interrupt(SID, "")
+    await rig.stage.interrupt(SID, "", undoes_unit=False)
     assert (await rig.say(AGAIN)).result.text == "Two plus three is five."
 
 
@@ -380,7 +380,7 @@ async def test_an_interrupt_stops_the_writer(rig: Rig) -> None:
     rig.model.hold()
     rig.model.let(2)
     await rig.say(CHAT)
-    await rig.stage.interrupt(SID, "It")
+    await rig.stage.interrupt(SID, "It", undoes_unit=False)
     rig.model.let(1)
     assert await asyncio.to_thread(rig.model.is_stopped.wait, 5)
     assert len(rig.model.written) == 3
@@ -392,7 +392,7 @@ async def test_an_interrupted_unit_was_not_consumed(rig: Rig) -> None:
     rig.model.hold()
     unit = asyncio.ensure_future(rig.append())
     await rig.reach_writer()
-    await rig.stage.interrupt(SID, "")
+    await rig.stage.interrupt(SID, "", undoes_unit=False)
     assert is_listen(await unit)
     rig.model.let(9)
     again = await rig.append()
@@ -408,7 +408,7 @@ async def test_an_interrupt_while_a_new_question_is_looked_at_spares_the_old_ans
     rig.model.hold()
     unit = asyncio.ensure_future(rig.say(CHAT))
     await rig.reach_writer()
-    await rig.stage.interrupt(SID, "")
+    await rig.stage.interrupt(SID, "", undoes_unit=False)
     assert is_listen(await unit)
     rig.model.let(9)
     assert (await rig.say(AGAIN)).result.text == "Two plus three is five."
@@ -418,7 +418,7 @@ async def test_an_interrupt_while_words_are_recognised_begins_no_answer(rig: Rig
     rig.whisper.may_go_on.clear()
     unit = asyncio.ensure_future(rig.say(CHAT))
     await asyncio.to_thread(rig.whisper.is_listening.wait, 10)
-    await rig.stage.interrupt(SID, "")
+    await rig.stage.interrupt(SID, "", undoes_unit=False)
     rig.whisper.may_go_on.set()
     assert is_listen(await unit)
     assert rig.model.prompts == []
@@ -435,7 +435,7 @@ async def test_an_answer_interrupted_before_its_turn_is_never_begun() -> None:
     second = asyncio.ensure_future(rig.say(CHAT, OTHER))
     while len(rig.model.prompts) < 2:
         await settle()
-    await rig.stage.interrupt(OTHER, "")
+    await rig.stage.interrupt(OTHER, "", undoes_unit=False)
     assert is_listen(await second)
     rig.model.let(9)
     assert (await first).result.text == "It rains."
@@ -447,12 +447,26 @@ async def test_an_answer_interrupted_before_its_turn_is_never_begun() -> None:
 async def test_an_interrupt_drops_what_waited_for_an_answer(rig: Rig) -> None:
     await rig.say(COUNT)
     assert (await rig.say(SUM)).result.heard == WORDS[SUM]
-    await rig.stage.interrupt(SID, "One,")
+    await rig.stage.interrupt(SID, "One,", undoes_unit=False)
     assert is_listen(await rig.append())
 
 
+async def test_a_unit_that_did_not_count_is_heard_once_when_it_comes_again(rig: Rig) -> None:
+    """The session had interrupted before it learnt of the answer; the audio comes back."""
+    await rig.say(COUNT)
+    await rig.rest()
+    assert (await rig.say(CHAT)).result.heard == WORDS[CHAT]
+    await rig.stage.interrupt(SID, "", undoes_unit=True)
+    assert (await rig.say(CHAT)).result.heard == WORDS[CHAT]
+    (_, conversation) = rig.model.prompts[-1]
+    assert [entry.text for entry in conversation.entries if entry.role is Role.USER] == [
+        WORDS[COUNT],
+        WORDS[CHAT],
+    ]
+
+
 async def test_an_unknown_session_is_not_interrupted(rig: Rig) -> None:
-    await rig.stage.interrupt(OTHER, "what")
+    await rig.stage.interrupt(OTHER, "what", undoes_unit=False)
 
 
 # --- life -----------------------------------------------------------------------------------------

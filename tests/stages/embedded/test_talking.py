@@ -137,7 +137,7 @@ async def test_an_interrupted_count_is_remembered_as_far_as_it_was_heard(caller:
         assert not await caller.step(SILENCE, reply)
     heard = "One, two, three, four,"
     assert reply.text.startswith(heard)
-    await caller.stage0.interrupt(caller.session, heard)
+    await caller.stage0.interrupt(caller.session, heard, undoes_unit=False)
     await caller.stage1.interrupt(caller.session)
     assert not await caller.step(SILENCE, reply)
     assert len(reply.texts) == 3

@@ -2,6 +2,7 @@
 
 import pickle
 from collections import Counter
+from dataclasses import fields
 from typing import Protocol
 
 from session.config import SessionLimits
@@ -109,10 +110,11 @@ class Laws:
         """The session's tables; read here and nowhere else."""
         return self._session._state  # noqa: SLF001 - a law about tables has to see them
 
-    @property
-    def token(self) -> str | None:
-        """A token that opens the session, if there is one."""
-        return min(self._tokens, default=None)
+    def _frozen(self) -> bytes:
+        """Return the tables as bytes, without what only time changes: the watch over silence."""
+        state = self.state
+        tables = [getattr(state, each.name) for each in fields(state) if each.name != "idle"]
+        return pickle.dumps(tables)
 
     def offered(self, seq: int, offer: ReplayOffer, expected: Replay) -> None:
         """Compare what the journal says about a replay with what the record says."""
@@ -127,7 +129,7 @@ class Laws:
     def before(self, stimulus: Stimulus) -> None:
         """Note what must not change."""
         is_stale = self._is_stale(stimulus)
-        self._stale = pickle.dumps(self.state) if is_stale else None
+        self._stale = self._frozen() if is_stale else None
         if is_stale:
             self._common.seen[f"stale {type(stimulus).__name__}"] += 1
         fence, seq = getattr(stimulus, "fence", None), getattr(stimulus, "seq", None)
@@ -152,7 +154,7 @@ class Laws:
     def after(self, stimulus: Stimulus, effects: list[Effect], now: float) -> None:
         """Check one step."""
         if self._stale is not None and (
-            pickle.dumps(self.state) != self._stale or any(not _is_wake(e) for e in effects)
+            self._frozen() != self._stale or any(not _is_wake(e) for e in effects)
         ):
             raise Violation(f"law 2: a stale {type(stimulus).__name__} changes something")
         self._observer.see(effects, self._session.fence)
@@ -229,7 +231,9 @@ class Laws:
     def _check_units(self, effects: list[Effect], now: float) -> None:
         for effect in effects:
             match effect:
-                case SubmitUnit(config_generation=generation):
+                case SubmitUnit(config_generation=generation, unit=unit):
+                    if unit.is_continuation and self._has_input():
+                        raise Violation("silence goes to the model while samples wait")
                     if generation != self._generation:
                         raise Violation(
                             f"law 7: settings {generation}, but {self._generation} are in force"
@@ -243,6 +247,10 @@ class Laws:
                     pass
         if self._observer.out is None:
             self.submitted_at_s = None
+
+    def _has_input(self) -> bool:
+        waits = self.state.config.auto_response and self.state.input.open_bytes > 0
+        return waits or self.state.input.has_wanted_turn
 
     def _check_wakes(self, stimulus: Stimulus, effects: list[Effect], now: float) -> None:
         wakes = [effect.at_s for effect in effects if isinstance(effect, WakeAt)]

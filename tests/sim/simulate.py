@@ -1,5 +1,6 @@
 """Runs seeds: makes the world of a seed, lives through it, and makes a failing story short."""
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -81,12 +82,10 @@ def replay(seed: int, story: Sequence[Step], kernel: Kernel = KERNEL) -> str | N
 def shortened(failure: Failure, kernel: Kernel = KERNEL) -> Failure:
     """Return the same fault with as few steps as can be found."""
     kind = _kind(failure.law)
-    left = MAX_TRIES
+    tries = itertools.count()
 
     def fails(story: list[Step]) -> bool:
-        nonlocal left
-        left -= 1
-        law = replay(failure.seed, story, kernel) if left > 0 else None
+        law = replay(failure.seed, story, kernel) if next(tries) < MAX_TRIES else None
         return law is not None and _kind(law) == kind
 
     story = shortest(list(failure.story), fails)

@@ -121,6 +121,7 @@ class World:
                 socket.is_stalled = False
                 if socket.is_cut:
                     socket.hang_up()
+        self.settle()
         self._rounds(12)
         for actor in self.actors:
             if not actor.is_over:

@@ -1,7 +1,8 @@
 """When nobody speaks after an answer: the silence becomes an item, and the model is asked again.
 
 Rule 1: the wait (`turn_detection.idle_timeout_ms`) begins when the last answer is over and its
-        audio has been played, and anew with speech, with an answer, and with new settings.
+        audio has been played, and anew with speech, with an answer, with new settings, and with
+        a client that comes back. While nobody is attached, nobody is asked.
 Rule 2: at most once an answer that says something. A model that listens to the silence is not
         asked again and again.
 Rule 3: input that waits or is at work, and speech that goes on, are not silence.
@@ -19,16 +20,22 @@ from session.unit import INPUT_RATE_HZ, SAMPLE_BYTES, samples_to_ms
 
 
 def watch_user(state: SessionState, now: float) -> None:
-    """Notice what begins the wait anew, and where in the input the silence begins."""
+    """Notice what begins the wait anew."""
     watch = state.idle
     answer = state.response.last_id if state.response.active is None else None
     if answer is not None and answer != watch.answer and _says_something(state, answer):
         watch.has_asked = False
-    if answer != watch.answer or state.config is not watch.config:
-        watch.answer, watch.config = answer, state.config
+    generation = state.attachment.generation
+    is_same = answer == watch.answer and generation == watch.generation
+    if not is_same or state.config is not watch.config:
+        watch.answer, watch.config, watch.generation = answer, state.config, generation
         begin_wait(state, now)
-    if watch.start_byte is None and now >= _begins_at(state):
-        watch.start_byte = state.input.total_bytes
+
+
+def note_place(state: SessionState, now: float) -> None:
+    """Audio comes in: the first after the answer was played is where the silence begins."""
+    if state.idle.start_byte is None and now >= _begins_at(state):
+        state.idle.start_byte = state.input.total_bytes
 
 
 def begin_wait(state: SessionState, now: float) -> None:
@@ -45,6 +52,8 @@ def idle_deadline(state: SessionState) -> float | None:
     if watch.answer is None or watch.has_asked or state.detector is None:
         return None
     if state.detector.is_speaking or state.turns_expected or state.updates:
+        return None
+    if state.attachment.detached_at_s is not None:
         return None
     if state.input.pending_turns > 0 or state.input.open_item.texts:
         return None

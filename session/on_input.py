@@ -20,7 +20,7 @@ from session.events import (
     InputBufferCleared,
     OverlapDecided,
 )
-from session.idle_user import begin_wait
+from session.idle_user import begin_wait, note_place
 from session.ids import ItemId
 from session.ledger.spans import Span, frame_bytes
 from session.on_commit import commit_by_detector
@@ -86,6 +86,7 @@ def _append(state: SessionState, append: AudioAppended, now: float) -> list[Effe
     effects: list[Effect] = []
     for part in _parts(state, append, _edges(state, append)):
         effects += _take(state, part, now)
+    note_place(state, now)
     return effects + pump(state, now)
 
 

@@ -69,6 +69,8 @@ class IdleWatch:
     answer: ResponseId | None = None
     """The last answer, once it is over."""
     config: SessionConfig | None = None
+    generation: int = 0
+    """The attachment: a client that has come back is waited for anew."""
     since_s: float = 0.0
     start_byte: int | None = None
     """Where in the input the silence began, once the answer has been played."""

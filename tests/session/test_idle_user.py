@@ -11,7 +11,10 @@ from session.events import (
     InputTimedOut,
     ItemAdded,
     ResponseStarted,
+    SessionCreated,
 )
+from session.ids import AttachmentId
+from session.socket_stimuli import ResumeRequested, SocketLost
 from session.stimuli import (
     InputCommitted,
     ItemCreated,
@@ -40,9 +43,9 @@ def timed_out(d: Driver, effects: list[Effect] | None = None) -> list[InputTimed
     return d.said(InputTimedOut, effects)
 
 
-def answered(config: SessionConfig, ms: int = 2000) -> Driver:
+def answered(config: SessionConfig, ms: int = 2000, *, is_resumable: bool = False) -> Driver:
     """Bring a session to the end of an answer of which `ms` are still to be played."""
-    d = Driver(config)
+    d = Driver(config, is_resumable=is_resumable)
     d.do(ItemCreated("user", "hello"))
     d.do(ResponseRequested(ResponseOptions()))
     d.speak("good day")
@@ -204,3 +207,14 @@ def test_input_that_waits_is_no_silence() -> None:
     d.do(InputCommitted())
     assert timed_out(d, tick(d, 60.0)) == []
     assert len(d.asked(SubmitUnit)) == 1
+
+
+def test_while_nobody_is_attached_nobody_is_asked() -> None:
+    d = answered(AUTO_WAITS, is_resumable=True)
+    token = d.said(SessionCreated)[0].resume_token
+    assert token is not None
+    d.do(SocketLost())
+    assert timed_out(d, tick(d, 20.0)) == []
+    d.do(ResumeRequested(AttachmentId("att_b"), token))
+    assert timed_out(d, tick(d, 4.9)) == []
+    assert len(timed_out(d, tick(d, 0.1))) == 1

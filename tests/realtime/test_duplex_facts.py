@@ -358,3 +358,10 @@ def test_an_error_tells_what_is_known_and_nothing_else() -> None:
     assert told(ErrorRaised(AdmissionRefused("full")))["retryable"] is True
     assert told(ErrorRaised(StageTimeout("late")))["type"] == "server_error"
     assert len(str(told(ErrorRaised(IllegalNow("x" * 99_999)))["message"])) == 2_000
+
+
+def test_a_commit_names_the_turn_that_its_item_has_reserved() -> None:
+    item = InputItemCommitted(FENCE, USER_ITEM, None, 1)
+    reserved = replace(item, turn=FENCE.turn + 7)
+    turns = [sent["event"]["turn_id"] for sent in project(item, reserved)]
+    assert turns == [FENCE.turn, FENCE.turn + 7]

@@ -214,3 +214,16 @@ def test_whatever_happens_every_frame_is_somewhere(steps: list[tuple[str, int, i
             out = reserved(held, step, size)
         held.validate()
     assert len(accepted) == len(set(accepted)) == held.accepted_frames
+
+
+def test_audio_and_frames_that_come_back_join_the_turn_of_their_item() -> None:
+    held = InputLedger()
+    held.add(Span(b"abcd", video_frames=((b"f",),)))
+    held.add(Span(b"efgh", video_frames=((b"g",),)))
+    held.reserve_open(2)
+    held.add_text_turn("before", ITEM)
+    held.commit_open(ITEM, is_wanted=True)
+    held.roll_back()
+    held.validate()
+    turn = held.reserve_turns()
+    assert (turn.pcm, turn.video_frames) == (b"abcdefgh", ((b"f",), (b"g",)))

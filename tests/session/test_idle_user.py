@@ -13,6 +13,7 @@ from session.events import (
     ResponseStarted,
     SessionCreated,
 )
+from session.idle_user import answer_silence
 from session.ids import AttachmentId
 from session.socket_stimuli import ResumeRequested, SocketLost
 from session.stimuli import (
@@ -218,3 +219,8 @@ def test_while_nobody_is_attached_nobody_is_asked() -> None:
     d.do(ResumeRequested(AttachmentId("att_b"), token))
     assert timed_out(d, tick(d, 4.9)) == []
     assert len(timed_out(d, tick(d, 0.1))) == 1
+
+
+def test_before_its_time_nothing_is_done() -> None:
+    d = answered(AUTO_WAITS)
+    assert answer_silence(d.session._state, d.now) == []  # noqa: SLF001

@@ -199,3 +199,10 @@ def test_a_continuous_session_is_told_only_of_news() -> None:
     d.append(1000, probability=0.0)
     d.append(200, probability=0.9)
     assert [event.reason for event in d.said(OverlapDecided)][-1] == "server_vad_speech_started"
+
+
+def test_an_append_can_end_with_its_utterance() -> None:
+    d = Driver(replace(TURN_MODE, turn_detection=TurnDetection(create_response=False)))
+    scored(d, (10, 0.9), (16, 0.0))
+    assert len(d.said(InputItemCommitted)) == 1
+    assert ledger(d).open_bytes == 0

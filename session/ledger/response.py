@@ -61,7 +61,6 @@ class Response:
     is_turn_ended: bool = False
     """The model has said all; the answer ends when its last unit is spoken."""
     transcript: str = ""
-    continuations: int = 0
     metrics: list[SegmentMetrics] = field(default_factory=list)
     jobs: deque[Job] = field(default_factory=deque)
     speaking: SpeechJob | None = None

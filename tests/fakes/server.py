@@ -76,7 +76,8 @@ async def serving(
     gateway = Gateway(
         replace(base, **settings), lambda: _found(directory), open_scorer=open_energy_scorer
     )
-    with socket.socket() as listener:
+    # With its protocol named, asyncio sends small frames at once (TCP_NODELAY).
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.bind(("127.0.0.1", 0))
         config = uvicorn.Config(
             build_api(gateway), log_config=None, lifespan="on", timeout_graceful_shutdown=5

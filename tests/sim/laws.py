@@ -216,6 +216,8 @@ class Laws:
     def _check_attached(self, asked: ResumeRequested) -> None:
         if asked.resume_token not in self._tokens:
             raise Violation("a token that is not good opens the session")
+        if self.state.life is not Life.OPEN:
+            raise Violation("a session that is not open is given to a socket")
         if self._expected is not Replay.POSSIBLE:
             raise Violation("law 11: resumed where the rest can not be sent")
         self._common.seen["takeover" if self.attached else "resume"] += 1

@@ -136,6 +136,8 @@ class Shadow:
     def _number(self, written: Written, seq: int) -> None:
         if seq != len(self.numbered) + 1:
             raise Violation(f"law 11: event {seq} follows event {len(self.numbered)}")
+        if self.has_overflowed:
+            raise Violation("law 11: numbers go on although the journal is lost")
         self.numbered.append(written)
         self._kept.append((seq, len(written.text.encode()), written.at_s))
         self._forget(written.at_s)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from session.errors import DuplexError
 from session.machine import DuplexSession
 from session.outbox import Outbox
 from tests.sim.actor import MakeSession
@@ -28,6 +29,11 @@ class Kernel:
 
 
 KERNEL = Kernel()
+FAULTS = (
+    *(AssertionError, ArithmeticError, AttributeError, LookupError, RuntimeError),
+    *(TypeError, ValueError, DuplexError),
+)
+"""What a broken kernel may raise; a Violation is an AssertionError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +70,8 @@ def live(seed: int, kernel: Kernel = KERNEL) -> tuple[Counter[str], Failure | No
     author = Author(rng, world)
     try:
         author.run()
-    except AssertionError as error:
-        return world.seen, Failure(seed, str(error), tuple(author.story))
+    except FAULTS as error:
+        return world.seen, Failure(seed, _law(error), tuple(author.story))
     return world.seen, None
 
 
@@ -74,8 +80,8 @@ def replay(seed: int, story: Sequence[Step], kernel: Kernel = KERNEL) -> str | N
     world, _ = world_of(seed, kernel)
     try:
         world.run(story)
-    except AssertionError as error:
-        return str(error)
+    except FAULTS as error:
+        return _law(error)
     return None
 
 
@@ -93,6 +99,10 @@ def shortened(failure: Failure, kernel: Kernel = KERNEL) -> Failure:
     if law is None:
         raise Violation("a story does not replay: the world is not the same twice")
     return Failure(failure.seed, law, tuple(story))
+
+
+def _law(error: Exception) -> str:
+    return str(error) if isinstance(error, AssertionError) else repr(error)
 
 
 def _kind(law: str) -> str:

@@ -15,7 +15,7 @@ from tests.sim.story import parse
 DEFAULT_SESSIONS = 10_000
 CHUNK = 50
 MAX_REPORTS = 5
-ENOUGH = 1_000
+ENOUGH = 5_000
 """With fewer worlds something rare may be missing by chance."""
 
 

@@ -133,6 +133,8 @@ class Author:
             return Step(at_ms, who, "notice")
         if what == "unstall":
             return Step(at_ms, who, "unstall")
+        if what == "snap":
+            return Step(at_ms, who, "break", (False,))
         return self._stage_step(at_ms, who, what)
 
     # --- clients --------------------------------------------------------------------------------
@@ -167,7 +169,9 @@ class Author:
     def _resume_step(self, at_ms: int, client: Client) -> Step:
         rng = self._rng
         seq = rng.choice(["last"] * 8 + ["first", "behind", "ahead", "beyond"])
-        token = rng.choice(["newest"] * 10 + ["old", "junk"])
+        token = rng.choice(["newest"] * 8 + ["same", "same", "old", "junk"])
+        if rng.random() < 0.2:
+            self._plan(at_ms + rng.choice([0, 1, 30]), client.number, "snap")
         return Step(at_ms, client.number, "resume", (seq, token))
 
     def _harm_step(self, at_ms: int, client: Client) -> Step:

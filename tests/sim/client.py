@@ -83,6 +83,8 @@ class Client:
     def forget(self) -> None:
         """Begin anew, with nothing read."""
         self.tokens: list[str] = []
+        self.presented = ""
+        """The token that the last resume came with."""
         self.last_seq = 0
         self.answers: list[str] = []
         self.audio_ms: dict[str, int] = {}

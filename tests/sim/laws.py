@@ -70,6 +70,10 @@ FENCED = (
 )
 
 
+SLACK_S = 5.0
+"""How much later than due something may happen where mailboxes are jammed."""
+
+
 class Surroundings(Protocol):
     """What the laws look at besides the session."""
 
@@ -104,6 +108,9 @@ class Laws:
         self._generation = 0
         self._bytes_in = 0
         self.submitted_at_s: float | None = None
+        self._opened_at_s: float | None = None
+        self._is_configuring = False
+        """Whether the stages owe an answer about settings, in this epoch."""
 
     @property
     def state(self) -> SessionState:
@@ -135,6 +142,8 @@ class Laws:
         fence, seq = getattr(stimulus, "fence", None), getattr(stimulus, "seq", None)
         if isinstance(stimulus, UnitFinished) and self._observer.out == (fence, seq):
             self._observer.answered()
+        if isinstance(stimulus, StagesConfigured | ConfigureFailed) and not is_stale:
+            self._is_configuring = False
         if isinstance(stimulus, StagesConfigured) and not is_stale:
             updates = self.state.updates
             if updates and updates[0].generation == stimulus.generation:
@@ -241,10 +250,12 @@ class Laws:
                             f"law 7: settings {generation}, but {self._generation} are in force"
                         )
                     self.submitted_at_s = now
-                case ConfigureStages() if self._observer.out is not None:
-                    raise Violation("law 7: settings change under a unit that is out")
+                case ConfigureStages():
+                    if self._observer.out is not None:
+                        raise Violation("law 7: settings change under a unit that is out")
+                    self._is_configuring = True
                 case CancelStages() | CloseStages():
-                    self.submitted_at_s = None
+                    self.submitted_at_s, self._is_configuring = None, False
                 case _:
                     pass
         if self._observer.out is None:
@@ -269,6 +280,7 @@ class Laws:
         if len(state.history) > 512 or len(state.updates) > 256:
             raise Violation("law 14: a table grows without bound")
         if state.life is Life.OPEN:
+            self._check_time(now)
             self._check_progress(now)
         elif state.life in (Life.CLOSING, Life.HOLDING, Life.CLOSED):
             if state.response.active is not None or state.append.pending is not None:
@@ -277,6 +289,13 @@ class Laws:
                 raise Violation("law 1: closed with input that is nowhere")
         if state.life is Life.CLOSED and state.fence.session_id in self._common.book.holds:
             raise Violation("law 8: closed while the stages hold something")
+
+    def _check_time(self, now: float) -> None:
+        if self._opened_at_s is None:
+            self._opened_at_s = now
+        cap_s = self._common.limits.max_session_s
+        if cap_s is not None and now > self._opened_at_s + cap_s + SLACK_S:
+            raise Violation("a session outlives the longest time")
 
     def _check_progress(self, now: float) -> None:
         """Whatever can go on does: nothing waits that nobody waits for."""
@@ -287,7 +306,7 @@ class Laws:
                 raise Violation("a unit is out for ever")
             return
         if state.updates:
-            if state.updates[0].generation is None:
+            if state.updates[0].generation is None or not self._is_configuring:
                 raise Violation("a settings change that nobody has been asked about")
             return
         if state.input.has_wanted_turn:

@@ -140,7 +140,13 @@ def _resume(world: "World", client: Client, args: Sequence[Any]) -> None:
     if actor is None or actor.is_over or client.has_ended:
         return
     tokens = client.tokens or ["never had one"]
-    token = {"newest": tokens[-1], "old": tokens[0], "junk": "junk"}[which_token]
+    token = {
+        "newest": tokens[-1],
+        "same": client.presented or tokens[-1],
+        "old": tokens[0],
+        "junk": "junk",
+    }[which_token]
+    client.presented = token
     newest = len(actor.shadow.numbered)
     claimed = {
         "last": client.last_seq,

@@ -122,21 +122,24 @@ class World:
                 if socket.is_cut:
                     socket.hang_up()
         self.settle()
-        self._rounds(12)
+        self._rounds(12, 0.5)
+        self._rounds(8, 5.0)
         for actor in self.actors:
+            if not actor.is_over and actor.laws.attached is None:
+                raise Violation("a client that is gone keeps its session")
             if not actor.is_over:
                 actor.post(CloseRequested("server_shutdown"))
-        self._rounds(60)
+        self._rounds(60, 0.5)
         self._check_remains()
 
-    def _rounds(self, n: int) -> None:
+    def _rounds(self, n: int, pause_s: float) -> None:
         for _ in range(n):
             if all(actor.is_over for actor in self.actors):
                 return
             self.settle()
             for actor in self.actors:
                 answer_all(actor)
-            self.pass_to(self.now_s + 0.5)
+            self.pass_to(self.now_s + pause_s)
         self.settle()
 
     def _check_remains(self) -> None:

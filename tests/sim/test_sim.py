@@ -14,9 +14,9 @@ from tests.sim.author import Author
 from tests.sim.simulate import Kernel, live, replay, shortened, world_of
 from tests.sim.story import Step, parse, shortest
 
-WORLDS = 300
-PARTS = 4
 NO_SHRINK = "KERNEL_TESTS_NO_SHRINK" in os.environ
+WORLDS = 320 if NO_SHRINK else 960
+PARTS = 8
 
 
 class Gullible(DuplexSession):

@@ -36,6 +36,10 @@ class Line(Protocol):
         """Read nothing from now on."""
         ...
 
+    async def read_again(self) -> None:
+        """Read what has come, and go on."""
+        ...
+
 
 class Stage(Protocol):
     """Where a transcript is played."""
@@ -122,6 +126,8 @@ class Player:
                 await self.lines.pop(name).vanish()
             case {"stall": name}:
                 await self.lines[name].stall()
+            case {"unstall": name}:
+                await self.lines[name].read_again()
             case {"stage": directive}:
                 await self.stage.direct(directive)
             case {"at": _}:

@@ -78,6 +78,10 @@ class MemoryLine:
         """Read nothing from now on."""
         self.socket.stop_reading()
 
+    async def read_again(self) -> None:
+        """Read what has come, and go on."""
+        self.socket.read_again()
+
 
 class MemoryStage:
     """Implements `tests.contract.player.Stage`."""

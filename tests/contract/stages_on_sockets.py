@@ -45,6 +45,10 @@ class SocketLine:
         """Buffers on the way would hide it."""
         raise NotImplementedError
 
+    async def read_again(self) -> None:
+        """It has never stopped."""
+        raise NotImplementedError
+
 
 class SocketStage:
     """Implements `tests.contract.player.Stage` for a service at an address."""

@@ -126,7 +126,7 @@ class Player:
                 await self.lines.pop(name).vanish()
             case {"stall": name}:
                 await self.lines[name].stall()
-            case {"unstall": name}:
+            case {"read": name}:
                 await self.lines[name].read_again()
             case {"stage": directive}:
                 await self.stage.direct(directive)

@@ -73,6 +73,9 @@ class TurnDetection:
     min_speech_duration_ms: int = 96
     create_response: bool = True
     interrupt_response: bool = True
+    interrupt_confidence: float = 0.95
+    """During an answer that speech interrupts, it begins only where the detector is at least so
+    sure of one window: coughs, slams and tunes are like speech, but never that much."""
     idle_timeout_ms: int | None = None
 
 

@@ -84,7 +84,7 @@ def _append(state: SessionState, append: AudioAppended, now: float) -> list[Effe
         return [Emit(ErrorRaised(error, append.event_id))]
     state.append.last_input_at_s = now
     effects: list[Effect] = []
-    for part in _parts(state, append, _edges(state, append)):
+    for part in _parts(state, append, _edges(state, append, now)):
         effects += _take(state, part, now)
     note_place(state, now)
     return effects + pump(state, now)
@@ -95,10 +95,11 @@ def _span(append: AudioAppended) -> Span:
     return Span(append.pcm, bool(append.is_speech), append.force_listen, groups)
 
 
-def _edges(state: SessionState, append: AudioAppended) -> tuple[Onset | Offset, ...]:
+def _edges(state: SessionState, append: AudioAppended, now: float) -> tuple[Onset | Offset, ...]:
     if state.detector is None:
         return ()
-    found = [state.detector.feed(score) for score in append.scores]
+    is_over = state.answer_in_progress(now)
+    found = [state.detector.feed(score, over_answer=is_over) for score in append.scores]
     return tuple(edge for edge in found if edge is not None)
 
 

@@ -3,6 +3,8 @@
 Rule 1: every onset is followed by exactly one offset before the next onset.
 Rule 2: an onset needs `min_speech_duration_ms` of speech without a clear pause; its time is the
         first speech window less the prefix padding.
+        During an answer that it would interrupt, one window must also be as certain as
+        `interrupt_confidence` says.
 Rule 3: once speaking, windows above `threshold - 0.15` still count as speech.
 Rule 4: an utterance ends where its end was found: the silence that ended it is part of it. The
         padding of the next one does not reach back over that.
@@ -55,6 +57,8 @@ class SpeechDetector:
     is_speaking: bool = False
     _candidate_start: int | None = None
     _speech_samples: int = 0
+    _certainty: float = 0.0
+    """Of the window in the candidate that is most like speech."""
     _last_speech_end: int = 0
     _last_end: int | None = None
     """Where the last window ended; None before the first, which may come late in a session."""
@@ -68,15 +72,19 @@ class SpeechDetector:
         begins = self._candidate_start
         return self._padded(self._last_end or 0 if begins is None else begins)
 
-    def feed(self, score: SpeechScore) -> Onset | Offset | None:
-        """Take the next window; return the edge it completes, if any."""
+    def feed(self, score: SpeechScore, *, over_answer: bool = False) -> Onset | Offset | None:
+        """Take the next window; return the edge it completes, if any.
+
+        `over_answer` says that the assistant is answering meanwhile.
+        """
         start = score.end_sample if self._last_end is None else self._last_end
         window = score.end_sample - start
         self._last_end = score.end_sample
         if self.is_speaking:
             return self._feed_speaking(score)
         if score.probability >= self.settings.threshold:
-            return self._feed_candidate(start, window, score.end_sample)
+            self._feed_candidate(start, window, score)
+            return self._onset(over_answer=over_answer)
         # One soft window inside a word does not undo the candidate; a second one does.
         if self._candidate_start is not None and start > self._last_speech_end:
             self._candidate_start = None
@@ -94,15 +102,19 @@ class SpeechDetector:
         if not self.is_speaking:
             self._candidate_start = None
 
-    def _feed_candidate(self, start: int, window: int, end: int) -> Onset | None:
+    def _feed_candidate(self, start: int, window: int, score: SpeechScore) -> None:
         if self._candidate_start is None:
-            self._candidate_start, self._speech_samples = start, 0
+            self._candidate_start, self._speech_samples, self._certainty = start, 0, 0.0
         self._speech_samples += window
-        self._last_speech_end = end
-        if (
-            samples_to_ms(self._speech_samples, INPUT_RATE_HZ)
-            < self.settings.min_speech_duration_ms
-        ):
+        self._certainty = max(self._certainty, score.probability)
+        self._last_speech_end = score.end_sample
+
+    def _onset(self, *, over_answer: bool) -> Onset | None:
+        settings, spoken_ms = self.settings, samples_to_ms(self._speech_samples, INPUT_RATE_HZ)
+        interrupts = over_answer and settings.interrupt_response
+        if spoken_ms < settings.min_speech_duration_ms or self._candidate_start is None:
+            return None
+        if interrupts and self._certainty < settings.interrupt_confidence:
             return None
         self.is_speaking = True
         self._speech_start = self._candidate_start

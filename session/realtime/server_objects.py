@@ -54,6 +54,7 @@ class TurnDetectionObject(WireObject):
     min_speech_duration_ms: int
     create_response: bool
     interrupt_response: bool
+    interrupt_confidence: float
     idle_timeout_ms: int | None
 
 

@@ -25,6 +25,7 @@ _FIELDS: Final[Mapping[str, Reader]] = {
     "min_speech_duration_ms": whole(0, 10_000),
     "create_response": flag,
     "interrupt_response": flag,
+    "interrupt_confidence": number(0.0, 1.0),
     "idle_timeout_ms": whole(1_000, 600_000),
 }
 _TYPE_FIELDS: Final = ("type", "eagerness")

@@ -279,12 +279,13 @@ def test_every_field_of_detection_is_read() -> None:
         "min_speech_duration_ms": 32,
         "create_response": False,
         "interrupt_response": False,
+        "interrupt_confidence": 0.5,
         "idle_timeout_ms": 5_000,
     }
-    expected = TurnDetection(1.0, 0, 1, 32, False, False, 5_000)
+    expected = TurnDetection(1.0, 0, 1, 32, False, False, 0.5, 5_000)
     assert after(QUIET, turn_detection=detection).turn_detection == expected
     again = after(after(QUIET, turn_detection=detection), turn_detection={"idle_timeout_ms": None})
-    assert again.turn_detection == TurnDetection(1.0, 0, 1, 32, False, False, None)
+    assert again.turn_detection == TurnDetection(1.0, 0, 1, 32, False, False, 0.5, None)
 
 
 @pytest.mark.parametrize(

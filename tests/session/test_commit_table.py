@@ -133,7 +133,7 @@ def test_short_overlap_is_an_acknowledgement(config: object) -> None:
 
 def test_silence_around_a_short_word_does_not_make_it_long() -> None:
     d = turn_answer(DEAF_VAD)
-    scored(d, (20, 0.0), (10, 0.9), (40, 0.0))
+    scored(d, (20, 0.0), (10, 0.98), (40, 0.0))
     assert committed(d).is_overlap_ack
 
 
@@ -328,8 +328,8 @@ def test_deferred_overlap_counts_as_a_turn_and_what_joins_it_does_not() -> None:
 def test_turns_of_the_detector_count_too() -> None:
     silent = replace(TURN_MODE, turn_detection=TurnDetection(create_response=False))
     d = Driver(silent, limits=SessionLimits(max_pending_turns_per_session=1))
-    scored(d, (10, 0.9), (30, 0.0))
-    effects = scored(d, (10, 0.9), (30, 0.0))
+    scored(d, (10, 0.98), (30, 0.0))
+    effects = scored(d, (10, 0.98), (30, 0.0))
     assert codes(d, effects) == ["input_backpressure"]
     assert len(d.said(InputItemCommitted)) == 1
     assert ledger(d).discarded["too_many_turns"] > 0
@@ -339,8 +339,8 @@ def test_turns_of_the_detector_count_too() -> None:
 def test_a_refused_append_keeps_the_place_of_what_follows() -> None:
     d = Driver(TURN_VAD, limits=SessionLimits(max_pending_input_bytes_per_session=3 * UNIT_BYTES))
     scored(d, (20, 0.0))
-    assert codes(d, scored(d, (100, 0.9))) == ["input_backpressure"]
-    scored(d, (20, 0.0), (10, 0.9), (40, 0.0))
+    assert codes(d, scored(d, (100, 0.98))) == ["input_backpressure"]
+    scored(d, (20, 0.0), (10, 0.98), (40, 0.0))
     # Windows 140 to 149 are speech; 300 ms before them are kept, and 500 ms after.
     heard = set(windows(d.last_unit()))
     assert heard <= set(range(130, 166))
@@ -350,8 +350,8 @@ def test_a_refused_append_keeps_the_place_of_what_follows() -> None:
 def test_a_refused_append_does_not_make_one_window_long() -> None:
     d = Driver(TURN_VAD, limits=SessionLimits(max_pending_input_bytes_per_session=UNIT_BYTES))
     scored(d, (1, 0.0))
-    assert codes(d, scored(d, (100, 0.9))) == ["input_backpressure"]
-    scored(d, (2, 0.9))
+    assert codes(d, scored(d, (100, 0.98))) == ["input_backpressure"]
+    scored(d, (2, 0.98))
     assert d.said(UserSpeechStarted) == []
 
 
@@ -421,11 +421,11 @@ def test_an_onset_over_an_answer_begins_an_item_in_a_long_stream() -> None:
     d.speak("one two", turn_end=False)
     d.voice("one ")
     turn = d.session.fence.turn
-    d.append(500, probability=0.9)
-    d.append(500, probability=0.9)
+    d.append(500, probability=0.98)
+    d.append(500, probability=0.98)
     d.listen(turn_end=True)
     d.voiced()
-    d.append(1000, probability=0.9)
+    d.append(1000, probability=0.98)
     d.listen(turn_end=True)
     d.do(COMMIT)
     assert (committed(d).turn, d.session.fence.turn) == (turn + 1, turn + 2)
@@ -509,21 +509,21 @@ def test_what_functions_returned_is_not_cancelled() -> None:
 @pytest.mark.parametrize("is_out", [True, False])
 def test_words_of_cancelled_speech_go_to_nobody(is_out: bool) -> None:
     d = Driver(AUTO_VAD, profile=replace(PROFILE, accepts_short_units=is_out))
-    d.append(300, probability=0.9)
+    d.append(300, probability=0.98)
     d.append(600, probability=0.0)
     assert d.session._state.append.is_busy is is_out  # noqa: SLF001
     d.do(InputCancelled())
-    d.append(1000, probability=0.9)
+    d.append(1000, probability=0.98)
     d.listen(heard="two")
     assert d.said(InputTranscribed)[0].item_id == d.said(UserSpeechStarted)[1].item_id
 
 
 def test_a_cancelled_utterance_hurries_nothing() -> None:
     d = Driver(AUTO_VAD, profile=replace(PROFILE, accepts_short_units=True))
-    d.append(1000, probability=0.9)  # is out
+    d.append(1000, probability=0.98)  # is out
     d.speak("well ", turn_end=False)
     d.voice("well ")
-    d.append(1000, probability=0.9)  # is out, over the answer
+    d.append(1000, probability=0.98)  # is out, over the answer
     d.append(700, probability=0.0)  # the utterance ends
     d.do(InputCancelled())
     d.append(100, probability=0.0)
@@ -534,7 +534,7 @@ def test_a_cancelled_utterance_hurries_nothing() -> None:
 @pytest.mark.parametrize("command", [InputCleared(), InputCancelled()])
 def test_both_end_speech_that_is_open(command: InputCleared | InputCancelled) -> None:
     d = Driver(TURN_VAD)
-    d.append(500, probability=0.9)
+    d.append(500, probability=0.98)
     effects = d.do(command)
     assert names(effects) == ["UserSpeechStopped", "InputBufferCleared"]
     assert d.said(InputBufferCleared) != []

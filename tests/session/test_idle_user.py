@@ -156,7 +156,7 @@ def test_at_most_once_an_answer(config: SessionConfig) -> None:
 def test_speech_begins_the_wait_anew() -> None:
     d = answered(AUTO_WAITS)
     d.now += 6.0
-    d.append(200, probability=0.9)
+    d.append(200, probability=0.98)
     d.append(1000, probability=0.0)
     assert timed_out(d, tick(d, 4.9)) == []
     while d.session._state.append.is_busy:  # noqa: SLF001
@@ -175,7 +175,7 @@ def test_silent_audio_does_not() -> None:
 def test_while_the_user_speaks_nothing_is_due() -> None:
     d = answered(TURN_WAITS)
     d.now += 2.0
-    d.append(200, probability=0.9)
+    d.append(200, probability=0.98)
     assert timed_out(d, tick(d, 60.0)) == []
 
 

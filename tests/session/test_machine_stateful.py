@@ -135,7 +135,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     # --- the user -------------------------------------------------------------------------------
 
-    @rule(ms=MS, probability=st.sampled_from([None, 0.0, 0.4, 0.9, 0.9]), speech=st.booleans())
+    @rule(ms=MS, probability=st.sampled_from([None, 0.0, 0.4, 0.98, 0.98]), speech=st.booleans())
     def append(self, ms: int, probability: float | None, speech: bool) -> None:
         scored = probability if self.session.wants_speech_scores else None
         self.driver.now += ms / 1000

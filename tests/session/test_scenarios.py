@@ -116,7 +116,7 @@ def test_closed_is_said_once_and_only_after_the_release() -> None:
 
 def test_speech_is_paired_also_at_the_end() -> None:
     d = Driver(AUTO_VAD)
-    d.append(500, probability=0.9)
+    d.append(500, probability=0.98)
     d.do(CloseRequested())
     assert len(d.said(UserSpeechStarted)) == len(d.said(UserSpeechStopped)) == 1
 
@@ -341,7 +341,7 @@ def test_onset_of_speech_cancels_and_the_interrupting_words_are_kept() -> None:
     d = Driver(AUTO_VAD)
     speaking(d)
     old = d.session.fence
-    effects = d.append(200, probability=0.9)
+    effects = d.append(200, probability=0.98)
     assert names(effects) == [
         "UserSpeechStarted",
         "OverlapDecided",
@@ -351,7 +351,7 @@ def test_onset_of_speech_cancels_and_the_interrupting_words_are_kept() -> None:
     assert d.said(OverlapDecided)[0].action == "barge_in"
     cancel = d.asked(CancelStages)[0]
     assert (cancel.cancelled, cancel.current) == (old, old.next_epoch())
-    d.append(800, probability=0.9)
+    d.append(800, probability=0.98)
     assert len(d.last_unit().unit.pcm) == UNIT_BYTES
     assert d.last_unit().seq == 1
 
@@ -361,7 +361,7 @@ def test_a_unit_that_was_out_comes_back_after_an_interruption() -> None:
     speaking(d)
     d.append(1000, probability=0.0)
     out = d.last_unit()
-    d.append(200, probability=0.9)
+    d.append(200, probability=0.98)
     again = d.last_unit()
     assert again.fence == out.fence.next_epoch()
     assert again.unit.pcm == out.unit.pcm
@@ -398,7 +398,7 @@ def test_speech_over_the_tail_of_a_finished_answer_clears_what_is_unplayed() -> 
     speaking(d)
     d.voiced()
     d.effects.clear()
-    d.append(200, probability=0.9)
+    d.append(200, probability=0.98)
     assert len(d.said(OutputBufferCleared)) == 1
     assert d.said(ResponseFinished) == []
     assert len(d.asked(CancelStages)) == 1
@@ -410,7 +410,7 @@ def test_after_everything_was_heard_speech_is_just_speech() -> None:
     d.voiced()
     d.do(PlaybackAcked(played_ms=1000))
     d.effects.clear()
-    d.append(200, probability=0.9)
+    d.append(200, probability=0.98)
     assert names(d.effects) == ["UserSpeechStarted"]
 
 
@@ -418,7 +418,7 @@ def test_without_interrupt_response_the_assistant_talks_on() -> None:
     config = replace(AUTO_VAD, turn_detection=TurnDetection(interrupt_response=False))
     d = Driver(config)
     speaking(d)
-    d.append(500, probability=0.9)
+    d.append(500, probability=0.98)
     assert d.asked(CancelStages) == []
 
 

@@ -182,7 +182,7 @@ def test_a_meaningful_overlap_commit_waits_and_is_promoted() -> None:
 def test_detection_in_turn_mode_commits_and_creates() -> None:
     d = Driver(replace(TURN_MODE, turn_detection=TurnDetection()))
     d.append(3000, probability=0.0)
-    d.append(500, probability=0.9)
+    d.append(500, probability=0.98)
     d.append(1000, probability=0.0)
     kinds = names(d.effects)
     assert kinds[-6:] == [
@@ -235,7 +235,7 @@ def test_a_model_without_text_input_says_so() -> None:
 
 def test_short_units_flush_an_utterance_at_its_end() -> None:
     d = Driver(AUTO_VAD, profile=replace(PROFILE, accepts_short_units=True))
-    d.append(300, probability=0.9)
+    d.append(300, probability=0.98)
     assert d.asked(SubmitUnit) == []
     d.append(600, probability=0.0)
     assert len(d.last_unit().unit.pcm) == 900 * 32
@@ -304,7 +304,7 @@ def test_what_the_model_can_not_change_is_refused() -> None:
 
 def test_a_commit_ends_speech_that_is_still_open() -> None:
     d = Driver(AUTO_VAD)
-    d.append(500, probability=0.9)
+    d.append(500, probability=0.98)
     effects = d.do(InputCommitted())
     assert names(effects)[:2] == ["UserSpeechStopped", "ItemAdded"]
 
@@ -319,22 +319,22 @@ def test_an_item_can_go_before_all_others() -> None:
 
 def test_words_that_come_before_the_end_of_speech_belong_to_that_speech() -> None:
     d = Driver(AUTO_VAD)
-    d.append(1000, probability=0.9)
+    d.append(1000, probability=0.98)
     d.listen(heard="hi")
     d.append(800, probability=0.0)
     started = d.said(UserSpeechStarted)[0].item_id
     assert d.said(InputTranscribed)[0].item_id == d.said(UserSpeechStopped)[0].item_id == started
-    d.append(1000, probability=0.9)
+    d.append(1000, probability=0.98)
     d.listen(heard="there")
     assert d.said(InputTranscribed)[1].item_id == d.said(UserSpeechStarted)[1].item_id != started
 
 
 def test_noise_that_had_no_words_does_not_take_the_next_ones() -> None:
     d = Driver(AUTO_VAD, profile=replace(PROFILE, accepts_short_units=True))
-    d.append(300, probability=0.9)
+    d.append(300, probability=0.98)
     d.append(600, probability=0.0)
     d.listen()
-    d.append(1000, probability=0.9)
+    d.append(1000, probability=0.98)
     d.listen(heard="hi")
     noise, speech = d.said(UserSpeechStarted)
     assert d.said(InputTranscribed)[0].item_id == speech.item_id != noise.item_id
@@ -343,9 +343,9 @@ def test_noise_that_had_no_words_does_not_take_the_next_ones() -> None:
 
 def test_words_of_two_utterances_in_a_row_go_to_their_own_items() -> None:
     d = Driver(AUTO_VAD, profile=replace(PROFILE, accepts_short_units=True))
-    d.append(300, probability=0.9)
+    d.append(300, probability=0.98)
     d.append(600, probability=0.0)
-    d.append(300, probability=0.9)
+    d.append(300, probability=0.98)
     d.listen(heard="hello")
     d.append(600, probability=0.0)
     d.listen(heard="how are you")
@@ -377,10 +377,10 @@ def test_endless_text_is_refused_and_what_was_taken_stays() -> None:
 
 def test_words_of_cleared_speech_go_to_nobody() -> None:
     d = Driver(replace(TURN_MODE, turn_detection=TurnDetection()))
-    d.append(500, probability=0.9)
+    d.append(500, probability=0.98)
     d.do(InputCleared())
     d.append(500, probability=0.0)
-    d.append(500, probability=0.9)
+    d.append(500, probability=0.98)
     d.append(600, probability=0.0)
     d.listen(turn_end=True, heard="two")
     committed = d.said(InputItemCommitted)[0].item_id

@@ -38,7 +38,7 @@ TURN_VAD = replace(TURN_MODE, turn_detection=TurnDetection())
 
 def test_each_utterance_is_an_item_of_its_own() -> None:
     d = Driver(replace(TURN_MODE, turn_detection=TurnDetection(create_response=False)))
-    scored(d, (20, 0.0), (10, 0.9), (20, 0.0), (10, 0.9), (20, 0.0))
+    scored(d, (20, 0.0), (10, 0.98), (20, 0.0), (10, 0.98), (20, 0.0))
     opened = names(d.effects).index("SessionUpdated")
     kinds = names(d.effects)[opened + 1 :]
     once = ["UserSpeechStarted", "UserSpeechStopped", "ItemAdded", "InputItemCommitted", "ItemDone"]
@@ -55,8 +55,8 @@ def test_each_utterance_is_an_item_of_its_own() -> None:
 
 def test_the_end_and_the_next_beginning_in_one_append() -> None:
     d = Driver(replace(TURN_MODE, turn_detection=TurnDetection(prefix_padding_ms=100)))
-    scored(d, (20, 0.0), (10, 0.9))
-    effects = scored(d, (20, 0.0), (10, 0.9))
+    scored(d, (20, 0.0), (10, 0.98))
+    effects = scored(d, (20, 0.0), (10, 0.98))
     assert [n for n in names(effects) if "Speech" in n] == [
         "UserSpeechStopped",
         "UserSpeechStarted",
@@ -107,7 +107,7 @@ def test_an_utterance_that_the_client_dropped_is_no_item() -> None:
 def test_prefix_padding_is_kept_also_over_an_answer() -> None:
     d = turn_answer(replace(TURN_MODE, turn_detection=TurnDetection()))
     scored(d, (60, 0.0))
-    scored(d, (5, 0.9))
+    scored(d, (5, 0.98))
     assert d.said(ResponseFinished)[0].reason == "turn_detected"
     assert ledger(d).open_bytes == 5 * 1024 + 300 * 32
 
@@ -118,8 +118,8 @@ def test_an_item_begins_a_little_before_its_speech(prefix: int) -> None:
     d = Driver(replace(TURN_MODE, turn_detection=detection))
     for _ in range(10):
         scored(d, (6, 0.0))
-    scored(d, (2, 0.9))
-    scored(d, (6, 0.9), (10, 0.0))
+    scored(d, (2, 0.98))
+    scored(d, (6, 0.98), (10, 0.0))
     started = d.said(UserSpeechStarted)[0].audio_start_ms
     assert started == 60 * 32 - prefix
     assert ledger(d).open_bytes == 18 * 1024 + prefix * 32
@@ -129,13 +129,13 @@ def test_text_of_an_item_survives_the_silence_before_its_speech() -> None:
     detection = TurnDetection(prefix_padding_ms=0, min_speech_duration_ms=0)
     d = Driver(replace(TURN_MODE, turn_detection=detection))
     d.do(TextAppended("look"))
-    scored(d, (20, 0.0), (10, 0.9), (20, 0.0))
+    scored(d, (20, 0.0), (10, 0.98), (20, 0.0))
     assert d.last_unit().unit.text == "look"
 
 
 def test_speech_is_paired_when_detection_is_switched_off() -> None:
     d = Driver(TURN_VAD)
-    d.append(500, probability=0.9)
+    d.append(500, probability=0.98)
     d.do(SessionConfigured(ConfigPatch((("turn_detection", None),))))
     assert len(d.said(UserSpeechStarted)) == len(d.said(UserSpeechStopped)) == 1
 
@@ -190,19 +190,19 @@ def test_a_transcript_that_only_says_go_on_is_not_kept() -> None:
 
 def test_a_continuous_session_is_told_only_of_news() -> None:
     d = Driver(replace(AUTO_VAD, overlap_policy=OverlapPolicy.BARGE_IN_ON_SPEECH))
-    d.append(1000, probability=0.9)
+    d.append(1000, probability=0.98)
     d.speak("one two three")
     d.voice("one ")
     for _ in range(3):
-        d.append(200, probability=0.9)
+        d.append(200, probability=0.98)
     assert [event.reason for event in d.said(OverlapDecided)] == ["server_vad_utterance_active"]
     d.append(1000, probability=0.0)
-    d.append(200, probability=0.9)
+    d.append(200, probability=0.98)
     assert [event.reason for event in d.said(OverlapDecided)][-1] == "server_vad_speech_started"
 
 
 def test_an_append_can_end_with_its_utterance() -> None:
     d = Driver(replace(TURN_MODE, turn_detection=TurnDetection(create_response=False)))
-    scored(d, (10, 0.9), (16, 0.0))
+    scored(d, (10, 0.98), (16, 0.0))
     assert len(d.said(InputItemCommitted)) == 1
     assert ledger(d).open_bytes == 0

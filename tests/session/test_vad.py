@@ -95,3 +95,31 @@ def test_a_detector_that_begins_late_does_not_count_the_past() -> None:
     assert detector.feed(SpeechScore(0.9, 160_512)) is None
     edges = [detector.feed(SpeechScore(0.9, 160_512 + n * WINDOW)) for n in range(1, 5)]
     assert [edge for edge in edges if edge] == [Onset(160_512 - 300 * 16)]
+
+
+# --- over an answer -----------------------------------------------------------------------------
+
+
+def over_answer(probabilities: list[float], settings: TurnDetection) -> list[Onset | Offset]:
+    detector = SpeechDetector(settings)
+    scores = [SpeechScore(p, (n + 1) * WINDOW) for n, p in enumerate(probabilities)]
+    found = [detector.feed(score, over_answer=True) for score in scores]
+    return [edge for edge in found if edge is not None]
+
+
+def test_over_an_answer_speech_begins_where_one_window_is_certain() -> None:
+    assert over_answer([0.9] * 30, TurnDetection()) == []
+    assert over_answer([0.9, 0.9, 0.95, 0.9], TurnDetection()) == [Onset(0)]
+    assert over_answer([0.95] * 3, TurnDetection()) == [], "and it is long enough"
+
+
+def test_the_certain_window_belongs_to_what_begins() -> None:
+    assert over_answer([0.99] + [0.0] * 3 + [0.9] * 20, TurnDetection()) == []
+
+
+def test_where_speech_does_not_interrupt_it_begins_as_ever() -> None:
+    assert len(over_answer([0.9] * 4, TurnDetection(interrupt_response=False))) == 1
+
+
+def test_a_client_may_ask_for_less_certainty() -> None:
+    assert len(over_answer([0.9] * 4, TurnDetection(interrupt_confidence=0.0))) == 1

@@ -181,7 +181,7 @@ class Author:
             return self._resume_step(at_ms, client)
         if what == "ghost":
             said: tuple[Arg, ...] = rng.choice(
-                [("beat",), ("say", 100, 0.9, True, None), ("close",), ("barge",), ("clear",)]
+                [("beat",), ("say", 100, 0.98, True, None), ("close",), ("barge",), ("clear",)]
             )
             return Step(at_ms, number, "ghost", said)
         if what == "stall":
@@ -254,7 +254,7 @@ class Author:
             [None] * 20 + ["barge_in", "listen", "drop", "force_listen", "force_barge_in"]
         )
         loud = rng.random() < 0.6
-        return (rng.choice(MS), 0.9 if loud else 0.1, rng.choice([None, loud]), action)
+        return (rng.choice(MS), 0.98 if loud else 0.1, rng.choice([None, loud]), action)
 
     # --- stages ---------------------------------------------------------------------------------
 

@@ -40,12 +40,14 @@ def heard(vad: SileroVad, pcm: bytes, chunk_ms: int) -> Iterator[Heard]:
         yield Heard(chunk, scores, samples * 1000 / INPUT_RATE_HZ)
 
 
-def edges(pieces: Sequence[Heard], settings: TurnDetection) -> list[Edge]:
-    """Return the edges that the kernel's detector finds."""
+def edges(
+    pieces: Sequence[Heard], settings: TurnDetection, *, over_answer: bool = False
+) -> list[Edge]:
+    """Return the edges that the kernel's detector finds, in silence or over an answer."""
     detector = SpeechDetector(settings)
     return [
         Edge(edge, piece.end_ms)
         for piece in pieces
         for score in piece.scores
-        if (edge := detector.feed(score)) is not None
+        if (edge := detector.feed(score, over_answer=over_answer)) is not None
     ]

@@ -143,7 +143,7 @@ class SpokenHour:
         )
         self._appends += 1
         scores = tuple(
-            SpeechScore(0.9 if talks else 0.02, (window + 1) * WINDOW)
+            SpeechScore(0.98 if talks else 0.02, (window + 1) * WINDOW)
             for window in range(first, last)
         )
         self._do(AudioAppended(APPEND, wire_bytes=len(APPEND), scores=scores))

@@ -7,6 +7,7 @@ kernel's (`session/vad.py`), and nothing of it waits for a clock.
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from typing import Final
 
 import numpy as np
@@ -22,10 +23,12 @@ SESSIONS: Final = (1, 8, 32, 64)
 AUDIO_S: Final = 10
 CHUNKS_MS: Final = (20, 40, 100, 200)
 SEEDS: Final = range(1, 16)
+LISTENING: Final = "default, nobody speaks"
+OVER_ANSWER: Final = "default, over an answer"
 SETTINGS: Final[Mapping[str, TurnDetection]] = {
-    "0.5, 96 ms (default)": TurnDetection(),
-    "0.6, 160 ms": TurnDetection(threshold=0.6, min_speech_duration_ms=160),
-    "0.8, 128 ms": TurnDetection(threshold=0.8, min_speech_duration_ms=128),
+    LISTENING: TurnDetection(),
+    OVER_ANSWER: TurnDetection(),
+    "0.8, 128 ms, nobody speaks": TurnDetection(threshold=0.8, min_speech_duration_ms=128),
 }
 SHIFT_SAMPLES: Final = 137
 """Utterances begin at changing places within a window and a chunk."""
@@ -97,18 +100,23 @@ def _share(vad: SileroVad, whole: bytes, sessions: int, score: Score) -> float:
 
 def _print_delay(vad: SileroVad, speech: Sequence[Spoken]) -> None:
     """Audio time from the voice's onset to the end of the chunk that made the event."""
-    print("| client chunk | from the first word p50 / p95 / max ms | target p95 |", end="")
-    print(" from the first sound, a breath included |\n| --- | --- | --- | --- |")
-    for chunk_ms in CHUNKS_MS:
+    print("| over an answer | client chunk | from the first word p50 / p95 / max ms |", end="")
+    print(
+        " target p95 | from the first sound, a breath included |\n| --- | --- | --- | --- | --- |"
+    )
+    for over_answer, chunk_ms in product((True, False), CHUNKS_MS):
         from_word: list[float] = []
         from_sound: list[float] = []
         for spoken in speech:
-            found = edges(list(heard(vad, spoken.pcm, chunk_ms)), TurnDetection())
+            pieces = list(heard(vad, spoken.pcm, chunk_ms))
+            found = edges(pieces, TurnDetection(), over_answer=over_answer)
             told_ms = next(edge.found_at_ms for edge in found if isinstance(edge.edge, Onset))
             from_word.append(told_ms - spoken.onset * 1000 / INPUT_RATE_HZ)
             from_sound.append(told_ms - spoken.heard_from * 1000 / INPUT_RATE_HZ)
         target = 250 + chunk_ms
-        print(f"| {chunk_ms} ms | {_spread(from_word)} | {target} | {_spread(from_sound)} |")
+        mode = "yes" if over_answer else "no"
+        delays = f"{_spread(from_word)} | {target} | {_spread(from_sound)}"
+        print(f"| {mode} | {chunk_ms} ms | {delays} |")
     print()
 
 
@@ -122,15 +130,15 @@ def _spread(values: Sequence[float]) -> str:
 
 def _print_mistakes(vad: SileroVad, speech: Sequence[Spoken]) -> None:
     """Onsets in sounds without a voice, by kind, and voices without exactly one onset."""
-    print(f"| sound | minutes | false interrupts: {' | '.join(SETTINGS)} |")
+    print(f"| sound | minutes | false onsets: {' | '.join(SETTINGS)} |")
     print("| --- | --- |" + " --- |" * len(SETTINGS))
     seconds: defaultdict[str, float] = defaultdict(float)
     onsets: defaultdict[tuple[str, str], int] = defaultdict(int)
     for sound in (sound for seed in SEEDS for sound in noise_set(seed)):
         pieces = list(heard(vad, sound.pcm, 200))
         seconds[sound.kind] += sound.seconds
-        for name, settings in SETTINGS.items():
-            onsets[sound.kind, name] += _onsets(pieces, settings)
+        for name in SETTINGS:
+            onsets[sound.kind, name] += _onsets(pieces, name)
     for kind, length_s in seconds.items():
         counts = " | ".join(str(onsets[kind, name]) for name in SETTINGS)
         print(f"| {kind} | {length_s / 60:.0f} | {counts} |")
@@ -138,13 +146,11 @@ def _print_mistakes(vad: SileroVad, speech: Sequence[Spoken]) -> None:
     rates = [sum(onsets[kind, name] for kind in seconds) / hours for name in SETTINGS]
     print(f"| all, per hour | {hours * 60:.0f} | {' | '.join(f'{rate:.1f}' for rate in rates)} |")
     heard_speech = [list(heard(vad, spoken.pcm, 200)) for spoken in speech]
-    wrong = [
-        sum(_onsets(pieces, settings) != 1 for pieces in heard_speech)
-        for settings in SETTINGS.values()
-    ]
+    wrong = [sum(_onsets(pieces, name) != 1 for pieces in heard_speech) for name in SETTINGS]
     cells = " | ".join(str(count) for count in wrong)
     print(f"| utterances missed or split, of {len(speech)} | - | {cells} |")
 
 
-def _onsets(pieces: Sequence[Heard], settings: TurnDetection) -> int:
-    return sum(isinstance(edge.edge, Onset) for edge in edges(pieces, settings))
+def _onsets(pieces: Sequence[Heard], name: str) -> int:
+    found = edges(pieces, SETTINGS[name], over_answer=name == OVER_ANSWER)
+    return sum(isinstance(edge.edge, Onset) for edge in found)

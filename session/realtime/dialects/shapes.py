@@ -119,6 +119,7 @@ def _turn_detection_object(detection: TurnDetection | None) -> TurnDetectionObje
         min_speech_duration_ms=detection.min_speech_duration_ms,
         create_response=detection.create_response,
         interrupt_response=detection.interrupt_response,
+        interrupt_confidence=detection.interrupt_confidence,
         idle_timeout_ms=detection.idle_timeout_ms,
     )
 

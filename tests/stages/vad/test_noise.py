@@ -20,8 +20,9 @@ CHUNKS_MS = (20, 40, 100, 200)
 FADE_MS = 300
 """The last word of a reader fades; how much of that is speech is a matter of the threshold."""
 LIKE_SPEECH = frozenset({"cough", "voiced cough", "door slam", "tune"})
-"""Sounds of a throat, or with resonances like one. With our defaults, which are the reference's, a
-few of them last three windows: docs/benchmarks.md says how many."""
+"""Sounds of a throat, or with resonances like one. Where nobody speaks, a few of them last three
+windows and pass for speech, as with the reference: docs/benchmarks.md says how many. Over an answer
+none does."""
 STRICT = TurnDetection(threshold=0.8, min_speech_duration_ms=128)
 """Settings that tell even those from speech and miss nobody; an onset is told about 60 ms later."""
 
@@ -76,13 +77,28 @@ def test_every_utterance_has_one_onset_and_one_offset(
 
 
 @pytest.mark.parametrize("chunk_ms", CHUNKS_MS)
+def test_over_an_answer_no_sound_but_a_voice_is_an_onset(vad: SileroVad, chunk_ms: int) -> None:
+    heard_in = {
+        sound.name: found
+        for sound in NOISES
+        if (
+            found := edges(list(heard(vad, sound.pcm, chunk_ms)), TurnDetection(), over_answer=True)
+        )
+    }
+    assert heard_in == {}
+
+
+@pytest.mark.parametrize("over_answer", [False, True], ids=["in silence", "over an answer"])
+@pytest.mark.parametrize("chunk_ms", CHUNKS_MS)
 def test_an_onset_is_told_within_a_quarter_of_a_second_of_audio(
-    vad: SileroVad, chunk_ms: int
+    vad: SileroVad, chunk_ms: int, over_answer: bool
 ) -> None:
     delays_ms = sorted(
         edge.found_at_ms - spoken.onset / 16
         for spoken in UTTERANCES
-        for edge in edges(list(heard(vad, spoken.pcm, chunk_ms)), TurnDetection())
+        for edge in edges(
+            list(heard(vad, spoken.pcm, chunk_ms)), TurnDetection(), over_answer=over_answer
+        )
         if isinstance(edge.edge, Onset)
     )
     assert len(delays_ms) == len(UTTERANCES)
@@ -92,7 +108,7 @@ def test_an_onset_is_told_within_a_quarter_of_a_second_of_audio(
 def during_an_answer(pieces: Sequence[Heard]) -> Driver:
     """Let a session hear a sound while it speaks."""
     driver = Driver(AUTO_VAD)
-    driver.append(1000, probability=0.9)
+    driver.append(1000, probability=0.98)
     driver.append(1000, probability=0.0)
     driver.listen()
     speaking(driver)
@@ -107,7 +123,7 @@ def during_an_answer(pieces: Sequence[Heard]) -> Driver:
     return driver
 
 
-@pytest.mark.parametrize("sound", [s for s in NOISES if s.kind not in LIKE_SPEECH], ids=label)
+@pytest.mark.parametrize("sound", NOISES, ids=label)
 def test_noise_interrupts_no_answer(vad: SileroVad, sound: Sound) -> None:
     driver = during_an_answer(list(heard(vad, sound.pcm, 100)))
     assert driver.said(UserSpeechStarted) == []
@@ -115,7 +131,7 @@ def test_noise_interrupts_no_answer(vad: SileroVad, sound: Sound) -> None:
     assert driver.asked(CancelStages) == []
 
 
-@pytest.mark.parametrize("spoken", UTTERANCES[:6], ids=label)
+@pytest.mark.parametrize("spoken", UTTERANCES, ids=label)
 def test_a_voice_interrupts_it_once(vad: SileroVad, spoken: Spoken) -> None:
     driver = during_an_answer(list(heard(vad, spoken.pcm, 100)))
     assert [(e.status, e.reason) for e in driver.said(ResponseFinished)] == [

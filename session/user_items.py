@@ -24,6 +24,17 @@ def add_user_item(
     return Emit(ItemAdded(view, previous)), Emit(ItemDone(view, previous))
 
 
+def item_to_make(state: SessionState, named: ItemId | None) -> ItemId:
+    """Return the id of the item that open input becomes: `named`, or a new one.
+
+    Where the model has told the words before the commit, that item exists already, and what the
+    commit brings is another one.
+    """
+    if named is None or state.history.get(named) is not None:
+        return ItemId(state.ids.new("item"))
+    return named
+
+
 def forget_words(state: SessionState, item_id: ItemId | None) -> None:
     """Do not wait for the words of an item: its audio does not go to the model."""
     state.utterances = deque(u for u in state.utterances if u.item_id != item_id)

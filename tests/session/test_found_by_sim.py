@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from session.config import SessionLimits
-from session.events import ResponseFinished
-from session.stimuli import Ticked
-from tests.session.driver import AUTO, Driver
+from session.events import ItemAdded, ResponseFinished
+from session.stimuli import InputCommitted, Ticked
+from tests.session.driver import AUTO, AUTO_VAD, Driver
 
 
 def test_an_answer_ends_when_its_last_continuation_still_speaks_without_sound() -> None:
@@ -20,3 +20,14 @@ def test_an_answer_ends_when_its_last_continuation_still_speaks_without_sound() 
     assert driver.last_unit().unit.is_continuation
     driver.speak("two ", turn_end=False)
     assert [done.status for done in driver.said(ResponseFinished)] == ["completed"]
+
+
+def test_a_commit_after_the_words_were_told_makes_another_item() -> None:
+    driver = Driver(AUTO_VAD)
+    driver.append(1000, probability=0.9)
+    driver.listen(heard="hi there")
+    driver.do(InputCommitted(create_response=True))
+    told, committed = driver.said(ItemAdded)
+    assert told.item.item_id != committed.item.item_id
+    assert committed.previous_item_id == told.item.item_id
+    assert driver.remembered(told.item.item_id) == "hi there"

@@ -131,8 +131,8 @@ class Author:
             return self._client_step(at_ms, self._world.clients[who])
         if what == "notice":
             return Step(at_ms, who, "notice")
-        if what == "unstall":
-            return Step(at_ms, who, "unstall")
+        if what == "read_on":
+            return Step(at_ms, who, "read_on")
         if what == "snap":
             return Step(at_ms, who, "break", (False,))
         return self._stage_step(at_ms, who, what)
@@ -181,11 +181,11 @@ class Author:
             return self._resume_step(at_ms, client)
         if what == "ghost":
             said: tuple[Arg, ...] = rng.choice(
-                [("beat",), ("say", 100, 0.98, True, None), ("close",), ("barge",), ("clear",)]
+                [("beat",), ("say", 100, 0.98, True, None, 0), ("close",), ("barge",), ("clear",)]
             )
             return Step(at_ms, number, "ghost", said)
         if what == "stall":
-            self._plan(at_ms + rng.choice([50, 500, 5_000]), number, "unstall")
+            self._plan(at_ms + rng.choice([50, 500, 5_000]), number, "read_on")
             return Step(at_ms, number, "stall")
         if what == "quiet":
             self._plan(at_ms + rng.choice([10, 1_000, 8_000]), number, "notice")
@@ -254,7 +254,16 @@ class Author:
             [None] * 20 + ["barge_in", "listen", "drop", "force_listen", "force_barge_in"]
         )
         loud = rng.random() < 0.6
-        return (rng.choice(MS), 0.98 if loud else 0.1, rng.choice([None, loud]), action)
+        return (
+            rng.choice(MS),
+            0.98 if loud else 0.1,
+            rng.choice([None, loud]),
+            action,
+            self._frames(),
+        )
+
+    def _frames(self) -> int:
+        return self._rng.choice([0] * 9 + [1, 2])
 
     # --- stages ---------------------------------------------------------------------------------
 

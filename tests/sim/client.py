@@ -180,7 +180,9 @@ class Client:
     def check_end(self) -> None:
         """A client that was there to the end has read all of it."""
         socket, actor = self.current, self.actor
-        if socket is None or actor is None or socket.closed is None or socket.is_cut:
+        if any(s.actor is not None and s.is_open and not s.is_gone for s in self.sockets):
+            raise Violation("a socket is left open after the end of its session")
+        if socket is None or actor is None or socket.is_cut:
             return
         if actor.laws.attached == socket.attachment and self._place < len(actor.shadow.frames):
             raise Violation(f"law 11: {actor.shadow.frames[self._place].type} was never read")

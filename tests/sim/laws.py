@@ -277,7 +277,7 @@ class Laws:
 
     def _check_tables(self, now: float) -> None:
         state = self.state
-        if len(state.history) > 512 or len(state.updates) > 256:
+        if len(state.history) > 512 or len(state.updates) > 256 or len(state.utterances) > 64:
             raise Violation("law 14: a table grows without bound")
         if state.life is Life.OPEN:
             self._check_time(now)

@@ -18,6 +18,7 @@ PROFILE = ModelProfile(
     unit_ms=200,
     text_input=True,
     tools=True,
+    video_input=True,
     input_transcription=True,
     updatable=frozenset({"temperature"}),
     response_options=frozenset({"temperature", "instructions"}),

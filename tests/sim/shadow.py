@@ -96,6 +96,9 @@ class Shadow:
         self._awaits: str | None = None
         """The audio delta whose transcript delta must come next."""
         self._epoch = 0
+        self._items: dict[str, bool] = {}
+        """Items of the conversation, and whether each is done."""
+        self._last = ""
         self.terminals = 0
 
     # --- as the outbox sees it ------------------------------------------------------------------
@@ -177,10 +180,17 @@ class Shadow:
         ):
             raise Violation("law 4: an audio delta without its transcript delta")
         self._awaits = event.response_id if kind == "response.audio.delta" else None
+        if (self._last == "response.done") != (kind == "rate_limits.updated"):
+            raise Violation(f"{kind} after {self._last}")
+        self._last = kind
         if kind in ("session.closed", "session.expired"):
             self._end()
         elif kind.startswith("input_audio_buffer.speech_"):
             self._speech_edge(kind, event.item_id)
+        elif kind.startswith("conversation.item."):
+            self._item_event(kind, event)
+        elif kind == "playback.acknowledged":
+            self._playback_event(event.event)
         elif kind.startswith("response.") and getattr(event, "response_id", None) is not None:
             self._answer_event(kind, event)
 
@@ -194,6 +204,29 @@ class Shadow:
             raise Violation("law 3: the session ends before its answer does")
         if self._speech is not None:
             raise Violation("speech_started without speech_stopped")
+
+    def _item_event(self, kind: str, event: Any) -> None:
+        match kind.rpartition(".")[2]:
+            case "added":
+                if event.item.id in self._items:
+                    raise Violation(f"item {event.item.id} is added twice")
+                self._items[event.item.id] = False
+                if event.previous_item_id not in {None, *self._items} - {event.item.id}:
+                    raise Violation(f"item {event.item.id} follows an item that is not there")
+            case "done":
+                if self._items.get(event.item.id, True):
+                    raise Violation(f"item {event.item.id} is done twice, or was never added")
+                self._items[event.item.id] = True
+            case "deleted":
+                self._items.pop(event.item_id, None)
+            case _:
+                pass
+
+    def _playback_event(self, fact: Any) -> None:
+        answer = self._answers.get(fact.response_id)
+        if answer is None:
+            raise Violation(f"playback of {fact.response_id}, which was never created")
+        answer.advance(fact.playback)
 
     def _speech_edge(self, kind: str, item_id: str) -> None:
         if kind.endswith("started"):
@@ -229,6 +262,7 @@ class _Answer:
         self.seen: set[str] = set()
         self.said = ""
         self.is_done = False
+        self.cursors = (0, 0, 0, 0)
 
     def see(self, kind: str, event: Any) -> None:
         """Check one event of the answer."""
@@ -240,6 +274,8 @@ class _Answer:
         if is_output and "response.speak" not in self.seen:
             raise Violation(f"law 12: {kind} before response.speak")
         self.seen.add(kind)
+        if getattr(getattr(event, "metadata", None), "playback", None) is not None:
+            self.advance(event.metadata.playback)
         if kind in DELTAS:
             self.said += event.delta
         elif kind in DELTAS.values():
@@ -248,10 +284,10 @@ class _Answer:
                 raise Violation(f"law 4: {told!r} is not {self.said!r}")
         elif kind == "response.done":
             self.is_done = True
-            self._check_done(event)
+            self.advance(event.response.metadata.playback)
 
-    def _check_done(self, event: Any) -> None:
-        playback = event.response.metadata.playback
+    def advance(self, playback: Any) -> None:
+        """Law 5: the cursors are in order, and none of them falls."""
         steps = (
             playback.committed_ms,
             playback.played_ms,
@@ -260,3 +296,6 @@ class _Answer:
         )
         if list(steps) != sorted(steps):
             raise Violation(f"law 5: {steps}")
+        if any(now < before for now, before in zip(steps, self.cursors, strict=True)):
+            raise Violation(f"law 5: {steps} after {self.cursors}")
+        self.cursors = steps

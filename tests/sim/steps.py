@@ -176,7 +176,7 @@ _SOCKET: Final[dict[str, Callable[["World", Client, Sequence[Any]], None]]] = {
     "break": _break,
     "notice": _notice,
     "stall": _stall,
-    "unstall": _wake,
+    "read_on": _wake,
     "resume": _resume,
     "ghost": _ghost,
 }
@@ -206,13 +206,19 @@ def _pick(names: Sequence[str], back: int) -> str | None:
 
 
 def _say(
-    client: Client, ms: int, probability: float, is_speech: bool | None, action: str | None
+    client: Client,
+    ms: int,
+    probability: float,
+    is_speech: bool | None,
+    action: str | None,
+    n_frames: int,
 ) -> Spoken:
     append = AudioAppended(
         bytes(ms * 32),
         is_speech=is_speech,
         force_listen=action == "force_listen",
         force_barge_in=action == "force_barge_in",
+        video_frames=(b"a picture",) * n_frames,
         overlap_action=None if action is None or action.startswith("force") else action,
     )
     return Spoken(append, probability)

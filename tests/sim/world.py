@@ -149,6 +149,8 @@ class World:
             if not actor.is_over:
                 raise Violation("a session does not end")
             actor.check_remains()
+        if self.asked:
+            raise Violation("a socket waits for ever for the session that it asked for")
         for client in self.clients:
             client.check_end()
 

@@ -256,7 +256,7 @@ class Author:
         loud = rng.random() < 0.6
         return (
             rng.choice(MS),
-            0.98 if loud else 0.1,
+            rng.choice([0.98, 0.98, 0.7]) if loud else 0.1,
             rng.choice([None, loud]),
             action,
             self._frames(),

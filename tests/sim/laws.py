@@ -143,11 +143,15 @@ class Laws:
         if isinstance(stimulus, UnitFinished) and self._observer.out == (fence, seq):
             self._observer.answered()
         if isinstance(stimulus, StagesConfigured | ConfigureFailed) and not is_stale:
-            self._is_configuring = False
-        if isinstance(stimulus, StagesConfigured) and not is_stale:
-            updates = self.state.updates
-            if updates and updates[0].generation == stimulus.generation:
-                self._generation = stimulus.generation
+            self._note_configured(stimulus)
+
+    def _note_configured(self, stimulus: StagesConfigured | ConfigureFailed) -> None:
+        updates = self.state.updates
+        if not updates or updates[0].generation != stimulus.generation:
+            return  # said twice
+        self._is_configuring = False
+        if isinstance(stimulus, StagesConfigured):
+            self._generation = stimulus.generation
 
     def _is_stale(self, stimulus: Stimulus) -> bool:
         if isinstance(stimulus, FENCED):
@@ -254,12 +258,18 @@ class Laws:
                     if self._observer.out is not None:
                         raise Violation("law 7: settings change under a unit that is out")
                     self._is_configuring = True
+                case CancelStages(heard=heard) if not self._was_said(heard):
+                    raise Violation(f"law 5: {heard!r} was heard and never said")
                 case CancelStages() | CloseStages():
                     self.submitted_at_s, self._is_configuring = None, False
                 case _:
                     pass
         if self._observer.out is None:
             self.submitted_at_s = None
+
+    def _was_said(self, heard: str) -> bool:
+        said = list(self._observer.transcripts.values())
+        return not heard or (bool(said) and said[-1].startswith(heard))
 
     def _has_input(self) -> bool:
         waits = self.state.config.auto_response and self.state.input.open_bytes > 0

@@ -98,6 +98,7 @@ class Shadow:
         self._epoch = 0
         self._items: dict[str, bool] = {}
         """Items of the conversation, and whether each is done."""
+        self._told_once: set[tuple[str, str]] = set()
         self._last = ""
         self.terminals = 0
 
@@ -189,6 +190,8 @@ class Shadow:
             self._speech_edge(kind, event.item_id)
         elif kind.startswith("conversation.item."):
             self._item_event(kind, event)
+        elif kind == "input_audio_buffer.committed":
+            self._once(kind, event.item_id)
         elif kind == "playback.acknowledged":
             self._playback_event(event.event)
         elif kind.startswith("response.") and getattr(event, "response_id", None) is not None:
@@ -219,8 +222,15 @@ class Shadow:
                 self._items[event.item.id] = True
             case "deleted":
                 self._items.pop(event.item_id, None)
+            case "completed":
+                self._once(kind, event.item_id)
             case _:
                 pass
+
+    def _once(self, kind: str, item_id: str) -> None:
+        if (kind, item_id) in self._told_once:
+            raise Violation(f"{kind} twice for {item_id}")
+        self._told_once.add((kind, item_id))
 
     def _playback_event(self, fact: Any) -> None:
         answer = self._answers.get(fact.response_id)

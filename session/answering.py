@@ -19,7 +19,7 @@ from session.events import (
     SpeechDelta,
 )
 from session.ids import ItemId, ResponseId
-from session.ledger.history import Item
+from session.ledger.history import Item, message_id
 from session.ledger.response import CallJob, Response, SpeechJob, TextJob
 from session.lifecycle import TurnTrigger, move_turn
 from session.state import SessionState
@@ -34,7 +34,7 @@ def reserve_answer(state: SessionState, options: ResponseOptions) -> Response:
     return state.response.reserve(
         Response(
             response_id=response_id,
-            item_id=ItemId(f"item_{response_id}"),
+            item_id=message_id(response_id),
             previous_item_id=None if options.is_out_of_band else state.history.last_id,
             fence=state.fence,
             options=options,

@@ -55,7 +55,7 @@ def idle_deadline(state: SessionState) -> float | None:
         return None
     if state.attachment.detached_at_s is not None:
         return None
-    if state.input.pending_turns > 0 or state.input.open_item.texts:
+    if state.input.turns > 0 or state.input.open_item.texts:
         return None
     return _begins_at(state) + detection.idle_timeout_ms / 1000
 

@@ -141,8 +141,5 @@ def move_life(state: Life, trigger: LifeTrigger) -> Life:
 
 
 def move_turn(state: TurnState, trigger: TurnTrigger) -> TurnState:
-    """Return the next turn state; raise LocalProtocolError for an illegal move."""
-    try:
-        return TURN_TABLE[state, trigger]
-    except KeyError:
-        raise LocalProtocolError(f"illegal: {trigger.value} while {state.value}") from None
+    """Return the next turn state; there is one for every trigger (Rule 4)."""
+    return TURN_TABLE[state, trigger]

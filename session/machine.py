@@ -66,6 +66,8 @@ from session.timers import fire, wake_up
 STORY_LENGTH = 256
 HELD_COMMAND_BYTES = 1024
 """What a command counts for besides its audio or text while the session is opening."""
+MAX_HELD = 32_768
+"""Commands and refusals that are kept while the session is opening."""
 
 
 class DuplexSession:
@@ -115,7 +117,7 @@ class DuplexSession:
         """Whether a waiting session.update would change how audio is to be read."""
         config = self._state.config
         waiting = (update.candidate for update in self._state.updates)
-        return any(it is not None and it.input_format != config.input_format for it in waiting)
+        return any(candidate.input_format != config.input_format for candidate in waiting)
 
     def heeds(self, attachment: AttachmentId) -> bool:
         """Whether what comes over `attachment` counts: it is the current one."""
@@ -144,8 +146,7 @@ class DuplexSession:
             case OpenRequested():
                 return on_lifecycle.handle_opening(self._state, stimulus, now)
             case CloseRequested() if self._state.life is Life.OPENING:
-                self._hold(stimulus)  # after everything that was sent before it
-                return []
+                return self._hold(stimulus)  # after everything that was sent before it
             case Received():
                 return self._from_attachment(stimulus, now)
             case EventAcked() | ResumeRequested() | SocketLost():
@@ -209,11 +210,13 @@ class DuplexSession:
         """Take a command now, keep it until the session is open, or drop it after the end."""
         self._state.lease.receive(now)
         if self._state.life is Life.OPENING:
-            self._hold(command)
-            return []
+            return self._hold(command)
         return self._from_client(command, now) if self._state.accepts_input else []
 
-    def _hold(self, command: ClientCommand | CloseRequested) -> None:
+    def _hold(self, command: ClientCommand | CloseRequested) -> list[Effect]:
+        if len(self._held) >= MAX_HELD:
+            # A client that goes on like this before it has been answered is no client.
+            return endings.close(self._state, "input_backpressure", code=endings.TRY_AGAIN_LATER)
         size = HELD_COMMAND_BYTES
         if isinstance(command, AudioAppended):
             size += len(command.pcm)
@@ -223,9 +226,10 @@ class DuplexSession:
         if self._held_bytes + size > limit:
             error = InputBackpressure("the session is still opening; send slower")
             self._held.append(EventRefused(error, command.event_id))
-            return
-        self._held_bytes += size
-        self._held.append(command)
+        else:
+            self._held_bytes += size
+            self._held.append(command)
+        return []
 
     def _release_held(self, now: float) -> list[Effect]:
         """session.created precedes the answer to anything that the client said before it."""

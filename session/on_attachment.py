@@ -42,9 +42,7 @@ def handle(state: SessionState, stimulus: AttachmentStimulus, now: float) -> lis
 def detach_idle(state: SessionState, now: float) -> list[Effect]:
     """Let go of a client that has sent nothing for too long; it may come back."""
     attachment = state.attachment.current
-    if attachment is None:
-        return []
-    if not state.attachment.is_resumable:
+    if attachment is None or not state.attachment.is_resumable:
         return close(state, "idle_timeout", code=GOING_AWAY, is_expiring=True)
     state.attachment.detach(now=now)
     return [DetachSocket(attachment, CloseSocket(GOING_AWAY, "idle_timeout"))]

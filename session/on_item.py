@@ -3,7 +3,13 @@
 from typing import assert_never
 
 from session.effects import Effect, Emit
-from session.errors import ClientError, IllegalNow, UnsupportedOption
+from session.errors import (
+    ClientError,
+    DuplexError,
+    IllegalNow,
+    InputBackpressure,
+    UnsupportedOption,
+)
 from session.events import (
     ErrorRaised,
     ItemAdded,
@@ -16,7 +22,7 @@ from session.events import (
     TextMark,
 )
 from session.ids import ItemId, ResponseId
-from session.ledger.history import FRONT, Item
+from session.ledger.history import FRONT, KEPT_ITEMS, Item, message_id
 from session.lifecycle import TurnTrigger, move_turn
 from session.state import SessionState
 from session.stimuli import (
@@ -86,13 +92,13 @@ def _create(state: SessionState, created: ItemCreated) -> list[Effect]:
         state.calls.answer(created.call_id)
         output = ToolOutput(created.call_id, created.text)
         state.input.add_text_turn("", item_id, tool_outputs=(output,))
-    elif created.role == "user":
+    else:
         state.input.add_text_turn(created.text, item_id)
     view = view_of(state, item)
     return [Emit(ItemAdded(view, previous)), Emit(ItemDone(view, previous))]
 
 
-def _create_refusal(state: SessionState, created: ItemCreated) -> ClientError | None:
+def _create_refusal(state: SessionState, created: ItemCreated) -> DuplexError | None:
     error = _output_refusal(state, created.call_id) if created.call_id is not None else None
     if error is not None:
         return error
@@ -117,8 +123,10 @@ def _create_refusal(state: SessionState, created: ItemCreated) -> ClientError | 
     after = created.previous_item_id
     if after not in (None, FRONT) and state.history.get(after) is None:
         return IllegalNow(f"no item {after}", code="item_not_found", param="previous_item_id")
-    if state.input.pending_turns >= state.limits.max_pending_turns_per_session:
-        return IllegalNow("too many turns wait for response.create", code="input_backpressure")
+    limit = state.limits.max_pending_input_bytes_per_session
+    # A conversation that is brought along is longer than the turns that may wait for the model.
+    if state.input.waiting_bytes + len(created.text) > limit or state.input.turns >= KEPT_ITEMS:
+        return InputBackpressure("too much input waits for response.create; send it later")
     return None
 
 
@@ -190,7 +198,7 @@ def _acknowledge(state: SessionState, ack: PlaybackAcked) -> list[Effect]:
     target = _ack_target(state, ack)
     if isinstance(target, ClientError):
         return [Emit(ErrorRaised(target, ack.event_id))]
-    item_id = ItemId(f"item_{target}")
+    item_id = message_id(target)
     cursor = state.playback.cursor(target)
     if ack.truncates:
         limit_ms = ack.played_ms if ack.committed_ms is None else ack.committed_ms

@@ -1,11 +1,12 @@
 """Handlers for a session's birth, its settings, and what changes nothing else."""
 
+from collections import deque
 from dataclasses import replace
 from typing import assert_never
 
 from session.config import SessionConfig
 from session.effects import CloseSocket, Effect, Emit, OpenStages
-from session.endings import INTERNAL_ERROR, NORMAL_CLOSURE, TRY_AGAIN_LATER, give_back
+from session.endings import INTERNAL_ERROR, TRY_AGAIN_LATER, give_back
 from session.errors import ClientError, LimitError, UnsupportedOption
 from session.events import (
     ErrorRaised,
@@ -50,7 +51,7 @@ def handle_opening(state: SessionState, stimulus: Opening, now: float) -> list[E
             was_abandoned = state.life is Life.ABANDONED
             state.life = move_life(state.life, LifeTrigger.OPEN_FAILED)
             if was_abandoned:
-                return [CloseSocket(NORMAL_CLOSURE, state.close_reason)]
+                return [CloseSocket(state.close_code, state.close_reason)]
             code = TRY_AGAIN_LATER if isinstance(error, LimitError) else INTERNAL_ERROR
             return [Emit(ErrorRaised(error)), CloseSocket(code, error.wire_code)]
         case _:
@@ -64,7 +65,7 @@ def handle_settings(state: SessionState, stimulus: Settings, now: float) -> list
             return _configure(state, stimulus, now)
         case StagesConfigured(generation=generation):
             update = _answered(state, generation)
-            if update is None or update.candidate is None:
+            if update is None:
                 return []
             state.config_generation = generation
             return _adopt(state, update.candidate) + pump(state, now)
@@ -72,7 +73,8 @@ def handle_settings(state: SessionState, stimulus: Settings, now: float) -> list
             update = _answered(state, generation)
             if update is None:
                 return []
-            return [Emit(ErrorRaised(error, update.event_id)), *pump(state, now)]
+            refused = [Emit(ErrorRaised(error, update.event_id)), *_without_refused(state)]
+            return [*refused, *pump(state, now)]
         case _:
             assert_never(stimulus)
 
@@ -114,14 +116,27 @@ def _configure(state: SessionState, configured: SessionConfigured, now: float) -
     if unchanged and not state.updates:
         # The stages know generations that they were told of, so this is none.
         return _adopt(state, candidate) + pump(state, now)
-    state.updates.append(PendingUpdate(configured.patch, configured.event_id, candidate=candidate))
+    state.updates.append(PendingUpdate(configured.patch, candidate, configured.event_id))
     return pump(state, now)
 
 
 def _newest_candidate(state: SessionState) -> SessionConfig:
     """Settings as they will be once every waiting update is accepted."""
-    waiting = state.updates[-1].candidate if state.updates else None
-    return state.config if waiting is None else waiting
+    return state.updates[-1].candidate if state.updates else state.config
+
+
+def _without_refused(state: SessionState) -> list[Effect]:
+    """Apply what waits to the settings that hold, so that nothing of a refused update is in it."""
+    waiting, state.updates = state.updates, deque()
+    refused: list[Effect] = []
+    for update in waiting:
+        candidate = update.patch.apply_to(_newest_candidate(state))
+        error = _update_refusal(state, candidate)
+        if error is None:
+            state.updates.append(replace(update, candidate=candidate))
+        else:
+            refused.append(Emit(ErrorRaised(error, update.event_id)))
+    return refused
 
 
 def _update_refusal(state: SessionState, candidate: SessionConfig) -> ClientError | None:

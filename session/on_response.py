@@ -64,7 +64,7 @@ def _refusal(state: SessionState, request: ResponseRequested) -> ClientError | N
             code="unsupported_native_response_options",
             param=f"response.{lacking}",
         )
-    if state.input.pending_turns == 0:
+    if state.input.turns == 0:
         return IllegalNow(
             "nothing to answer: commit audio or create a text item first",
             code="response_create_without_input",

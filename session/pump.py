@@ -43,7 +43,7 @@ def pump(state: SessionState, now: float) -> list[Effect]:
 def start_update(state: SessionState) -> list[Effect]:
     """Ask the stages about the oldest waiting update, unless they have been asked already."""
     update = state.updates[0]
-    if update.generation is not None or update.candidate is None:
+    if update.generation is not None:
         return []
     generation = state.config_generation + 1
     runtime: RuntimeConfig = state.runtime(update.candidate)

@@ -28,10 +28,11 @@ class PendingUpdate:
     """A `session.update` that waits for the append tail or for the stages."""
 
     patch: ConfigPatch
+    candidate: SessionConfig
+    """What the settings become, should it and all that wait before it be accepted."""
     event_id: str | None
     generation: int | None = None
     """Set once the stages have been asked."""
-    candidate: SessionConfig | None = None
 
 
 @dataclass(frozen=True, slots=True)

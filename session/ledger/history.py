@@ -35,6 +35,11 @@ class Item:
     audio_ms: int = 0
 
 
+def message_id(response_id: ResponseId) -> ItemId:
+    """Return the id of the message of an answer; the wire promises this form."""
+    return ItemId(f"item_{response_id}")
+
+
 @dataclass(slots=True)
 class HistoryLedger:
     """Items in order."""
@@ -60,8 +65,9 @@ class HistoryLedger:
 
     def of_response(self, response_id: ResponseId) -> Item | None:
         """Return the item of an answer, or None."""
-        matches = (item for item in self._items.values() if item.response_id == response_id)
-        return next(matches, None)
+        item = self._items.get(message_id(response_id))
+        # A client may have named an item of its own like that.
+        return item if item is not None and item.response_id == response_id else None
 
     def add(self, item: Item, *, after: ItemId | None = None) -> None:
         """Append an item, or insert it behind `after`; behind FRONT means before all others."""

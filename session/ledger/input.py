@@ -94,9 +94,14 @@ class InputLedger:
         return self.pending_bytes + self._frame_bytes + self._text_chars + texts
 
     @property
+    def turns(self) -> int:
+        """Everything committed that waits for an answer."""
+        return len(self._turns)
+
+    @property
     def pending_turns(self) -> int:
-        """Committed turns that wait, deferred overlap included."""
-        return len(self._turns) + int(self.has_deferred)
+        """Spoken turns that wait, deferred overlap included."""
+        return sum(bool(turn.spans) for turn in self._turns) + int(self.has_deferred)
 
     @property
     def has_deferred(self) -> bool:

@@ -7,6 +7,7 @@ import pytest
 from session.config import ResponseOptions, SessionLimits
 from session.events import ErrorRaised, ItemAdded, ItemRemoved, ItemShown, ResponseStarted
 from session.ids import ItemId
+from session.ledger.history import KEPT_ITEMS
 from session.stimuli import ItemCreated, ItemDeleted, ItemRetrieved, ResponseRequested
 from tests.session.driver import PROFILE, TURN_MODE, Driver, names, speaking
 
@@ -76,12 +77,20 @@ def test_a_model_without_tools_takes_no_output_and_says_so() -> None:
     assert "calls no tools" in d.said(ErrorRaised)[0].error.message
 
 
-def test_only_so_many_turns_wait() -> None:
+def test_a_conversation_may_be_brought_along() -> None:
+    """Items of text wait for response.create; the bound on spoken turns is not theirs."""
     d = Driver(TURN_MODE, limits=SessionLimits(max_pending_turns_per_session=2))
-    for _ in range(3):
+    for _ in range(KEPT_ITEMS + 1):
         d.do(ItemCreated("user", "x"))
     assert codes(d) == ["input_backpressure"]
-    assert len(d.said(ItemAdded)) == 2
+    assert len(d.said(ItemAdded)) == KEPT_ITEMS
+
+
+def test_text_that_waits_is_bounded_in_bytes() -> None:
+    d = Driver(TURN_MODE, limits=SessionLimits(max_pending_input_bytes_per_session=10))
+    d.do(ItemCreated("user", "0123456789"))
+    d.do(ItemCreated("user", "x"))
+    assert codes(d) == ["input_backpressure"]
 
 
 def test_an_item_takes_the_place_it_names() -> None:

@@ -1,0 +1,67 @@
+"""session.update: in order, whole or not at all, and nothing of a refused one stays."""
+
+from dataclasses import replace
+
+from session.config import AudioEncoding, AudioFormat, ConfigPatch
+from session.effects import ConfigureStages, Effect
+from session.errors import StageFailed
+from session.events import ErrorRaised, SessionUpdated
+from session.stimuli import ConfigureFailed, SessionConfigured, StagesConfigured
+from tests.session.driver import AUTO, PROFILE, Driver
+
+FLEXIBLE = replace(PROFILE, updatable=frozenset({"temperature", "voice", "speed"}))
+
+
+def update(event_id: str, **changes: object) -> SessionConfigured:
+    return SessionConfigured(ConfigPatch(tuple(changes.items())), event_id)
+
+
+def refuse(driver: Driver) -> list[Effect]:
+    asked = driver.asked(ConfigureStages)[-1]
+    return driver.do(ConfigureFailed(asked.fence, asked.generation, StageFailed("no such voice")))
+
+
+def test_a_refused_update_leaves_nothing_in_the_one_that_waits_behind_it() -> None:
+    d = Driver(AUTO, profile=FLEXIBLE)
+    d.do(update("u1", voice="nobody's", speed=1.2))
+    d.do(update("u2", temperature=0.3))
+    refuse(d)
+    assert [error.event_id for error in d.said(ErrorRaised)] == ["u1"]
+    asked = d.asked(ConfigureStages)[-1].runtime
+    assert (asked.voice, asked.speed, asked.temperature) == ("", 1.0, 0.3)
+    d.configured()
+    config = d.said(SessionUpdated)[-1].session.config
+    assert (config.voice, config.speed, config.temperature) == (None, None, 0.3)
+
+
+def test_what_can_not_be_without_the_refused_one_is_refused_with_it() -> None:
+    d = Driver(AUTO, profile=FLEXIBLE)
+    d.do(update("u1", voice="nobody's", turn_detection=None))
+    state_of = d.session.config
+    d.do(update("u2", overlap_policy=state_of.overlap_policy, temperature=0.5))
+    d.do(update("u3", instructions="other"))
+    assert [error.event_id for error in d.said(ErrorRaised)] == ["u3"]
+    refuse(d)
+    assert d.asked(ConfigureStages)[-1].runtime.temperature == 0.5
+
+
+def test_an_answer_to_a_question_that_was_not_asked_changes_nothing() -> None:
+    d = Driver(AUTO, profile=FLEXIBLE)
+    d.do(update("u1", temperature=0.3))
+    asked = d.asked(ConfigureStages)[-1]
+    assert d.do(StagesConfigured(asked.fence, asked.generation + 1)) == []
+    assert d.do(ConfigureFailed(asked.fence, asked.generation + 1, StageFailed("x"))) == []
+    d.configured()
+    assert d.session.config.temperature == 0.3
+    assert d.do(StagesConfigured(asked.fence, asked.generation)) == []
+
+
+def test_a_waiting_update_says_whether_it_changes_how_audio_is_read() -> None:
+    d = Driver(AUTO, profile=FLEXIBLE)
+    d.do(update("u1", temperature=0.3))
+    assert not d.session.awaits_input_format
+    d.do(update("u2", input_format=AudioFormat(AudioEncoding.PCM16, 8_000)))
+    assert d.session.awaits_input_format
+    d.configured()
+    d.configured()
+    assert not d.session.awaits_input_format

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from dataclasses import dataclass
+from typing import Self
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
@@ -78,7 +79,10 @@ class SocketStage:
         """The stages are out of reach."""
         raise NotImplementedError(directive)
 
-    async def end(self) -> None:
-        """Hang up."""
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Hang up, however it went."""
         for connection in self._connections:
             await connection.close()

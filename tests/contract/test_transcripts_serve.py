@@ -38,6 +38,5 @@ def deployed(cluster: ServeCluster) -> Iterator[Deployed]:
 
 @pytest.mark.parametrize("transcript", on_sockets())
 async def test_transcript(deployed: Deployed, transcript: Transcript) -> None:
-    stage = SocketStage(deployed.address(transcript.limits))
-    await Player(stage, transcript).play()
-    await stage.end()
+    async with SocketStage(deployed.address(transcript.limits)) as stage:
+        await Player(stage, transcript).play()

@@ -52,6 +52,5 @@ async def started() -> AsyncIterator[Started]:
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("transcript", on_sockets())
 async def test_transcript(started: Started, transcript: Transcript) -> None:
-    stage = SocketStage(await started.address(transcript.limits))
-    await Player(stage, transcript).play()
-    await stage.end()
+    async with SocketStage(await started.address(transcript.limits)) as stage:
+        await Player(stage, transcript).play()

@@ -49,11 +49,12 @@ def _refuse_constant(literal: str) -> NoReturn:
     raise ValueError(f"{literal} is not a JSON number")
 
 
+_Container = dict[str, object] | list[object]
 _DECODER: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse_constant)
 
 
-def _is_deeper(value: object, limit: int) -> bool:
-    level = [value]
+def _is_deeper(value: _Container, limit: int) -> bool:
+    level: list[_Container] = [value]
     for _ in range(limit):
         level = [child for parent in level for child in _containers_in(parent)]
         if not level:
@@ -61,14 +62,9 @@ def _is_deeper(value: object, limit: int) -> bool:
     return True
 
 
-def _containers_in(value: object) -> list[object]:
-    match value:
-        case dict():
-            return [child for child in value.values() if isinstance(child, dict | list)]
-        case list():
-            return [child for child in value if isinstance(child, dict | list)]
-        case _:
-            return []
+def _containers_in(value: _Container) -> list[_Container]:
+    children = value.values() if isinstance(value, dict) else value
+    return [child for child in children if isinstance(child, dict | list)]
 
 
 def _is_encodable(text: str, value: object) -> bool:

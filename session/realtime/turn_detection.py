@@ -38,10 +38,8 @@ _SILENCE_MS_OF_EAGERNESS: Final[Mapping[object, int]] = {
 """semantic_vad says how long to wait in words; here that is a length of silence."""
 
 
-def read_turn_detection(value: object, param: str) -> TurnDetectionPatch | None:
-    """Read a partial or whole object; None switches detection off."""
-    if value is None:
-        return None
+def read_turn_detection(value: object, param: str) -> TurnDetectionPatch:
+    """Read a partial or whole object. (Null, which switches detection off, never gets here.)"""
     if not isinstance(value, dict):
         raise _unsupported(f"{param} must be null or an object", param)
     changes = dict(_semantic_changes(value, param))

@@ -134,6 +134,18 @@ BAD: list[tuple[str, Fields, str, str]] = [
     (CREATE, part(type="input_text", text="x" * 65_537), TOO_LONG, "item.content.0.text"),
     (
         CREATE,
+        {
+            "item": {
+                "type": "message",
+                "role": "user",
+                "content": 2 * [{"type": "input_text", "text": "x" * 65_000}],
+            }
+        },
+        TOO_LONG,
+        "item.content",
+    ),
+    (
+        CREATE,
         part(type="input_audio", audio="AAAA"),
         "unsupported_item_content",
         "item.content.0.type",

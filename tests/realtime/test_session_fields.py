@@ -17,11 +17,13 @@ from session.config import (
     default_config,
 )
 from session.model_profile import ModelProfile
+from session.realtime.readers import MAX_REF_AUDIO_CHARS
 from session.realtime.session_fields import MAX_ECHO_CHARS, PRIVATE_KEYS
 from session.stimuli import SessionConfigured
 from tests.realtime.wire_texts import refused, sent
 
 Fields = dict[str, object]
+LONG_RECORDING = "data:audio/wav;base64," + "A" * (MAX_REF_AUDIO_CHARS + 4)
 QUIET = default_config("m", ModelProfile())
 DETECTING = default_config("m", ModelProfile(default_server_vad=True))
 
@@ -180,6 +182,8 @@ BAD: list[tuple[Fields, str, str]] = [
         "audio.output.sample_rate_hz",
     ),
     ({"ref_audio": "/etc/passwd"}, "unsupported_ref_audio_path", "ref_audio"),
+    ({"ref_audio": LONG_RECORDING}, "string_above_max_length", "ref_audio"),
+    ({"turn_detection": "server_vad"}, "unsupported_turn_detection", "turn_detection"),
     ({"ref_audio": "file:///etc/passwd"}, "unsupported_ref_audio_path", "ref_audio"),
     ({"ref_audio": "http://host/a.wav"}, "unsupported_ref_audio_path", "ref_audio"),
     ({"ref_audio": 5}, "unsupported_ref_audio_path", "ref_audio"),

@@ -153,3 +153,11 @@ def test_an_expiry_happens_once() -> None:
     assert expired(d) == [("max_session_duration", 1001)]
     d.now += 1000.0
     assert d.do(Ticked()) == []
+
+
+def test_a_silent_socket_ends_a_session_that_nobody_can_resume() -> None:
+    d = Driver(limits=SessionLimits(idle_ttl_s=None))
+    d.now += 300.0
+    assert names(d.do(Ticked())) == ["CloseStages"]
+    d.released()
+    assert expired(d) == [("idle_timeout", 1001)]

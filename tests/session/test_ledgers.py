@@ -131,3 +131,16 @@ def test_history_inserts_behind_and_forgets_the_oldest() -> None:
         ledger.add(Item(ItemId(f"j{n}"), "user", ""))
     assert len(ledger) == KEPT_ITEMS
     assert ledger.get(ItemId("i0")) is None
+
+
+def test_an_item_that_is_gone_stays_gone() -> None:
+    history = HistoryLedger()
+    history.change(ItemId("a"), text="late")
+    assert len(history) == 0
+
+
+def test_a_chunk_of_nothing_leaves_no_mark() -> None:
+    playback = PlaybackLedger()
+    playback.open(A)
+    playback.send(A, samples=0, text_chars=0, now=0.0)
+    assert playback.marks(A) == ()

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from session.config import AudioEncoding, AudioFormat, ConfigPatch
+from session.config import AudioEncoding, AudioFormat, ConfigPatch, OverlapPolicy
 from session.effects import ConfigureStages, Effect
 from session.errors import StageFailed
 from session.events import ErrorRaised, SessionUpdated
 from session.stimuli import ConfigureFailed, SessionConfigured, StagesConfigured
-from tests.session.driver import AUTO, PROFILE, Driver
+from tests.session.driver import AUTO, AUTO_VAD, PROFILE, Driver
 
 FLEXIBLE = replace(PROFILE, updatable=frozenset({"temperature", "voice", "speed"}))
 
@@ -35,14 +35,14 @@ def test_a_refused_update_leaves_nothing_in_the_one_that_waits_behind_it() -> No
 
 
 def test_what_can_not_be_without_the_refused_one_is_refused_with_it() -> None:
-    d = Driver(AUTO, profile=FLEXIBLE)
+    d = Driver(replace(AUTO_VAD, overlap_policy=OverlapPolicy.BARGE_IN_ON_SPEECH), profile=FLEXIBLE)
     d.do(update("u1", voice="nobody's", turn_detection=None))
-    state_of = d.session.config
-    d.do(update("u2", overlap_policy=state_of.overlap_policy, temperature=0.5))
-    d.do(update("u3", instructions="other"))
-    assert [error.event_id for error in d.said(ErrorRaised)] == ["u3"]
+    d.do(update("u2", overlap_policy=OverlapPolicy.LISTEN_ONLY, temperature=0.5))
+    d.do(update("u3", temperature=0.7))
+    assert d.said(ErrorRaised) == []
     refuse(d)
-    assert d.asked(ConfigureStages)[-1].runtime.temperature == 0.5
+    assert [error.event_id for error in d.said(ErrorRaised)] == ["u1", "u2"]
+    assert d.asked(ConfigureStages)[-1].runtime.temperature == 0.7
 
 
 def test_an_answer_to_a_question_that_was_not_asked_changes_nothing() -> None:

@@ -373,12 +373,15 @@ def verdicts(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, "Future[str]"]]:
     """Try the mutants that this run asks for, one on each core."""
-    asked = {item.name.partition("[")[2].rstrip("]") for item in request.session.items}
+    names = {item.name for item in request.session.items}
+    asked = {name.partition("[")[2].rstrip("]") for name in names}
+    if any("[" not in name for name in names):
+        asked.add(NO_MUTANT.name)
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         yield {
             mutant.name: pool.submit(survivor, mutant, tmp_path_factory.mktemp("mutant"))
             for mutant in (NO_MUTANT, *MUTANTS)
-            if mutant is NO_MUTANT or mutant.name in asked
+            if mutant.name in asked
         }
 
 

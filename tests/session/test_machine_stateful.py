@@ -39,6 +39,7 @@ from session.stimuli import (
     ItemTruncated,
     OutputClearRequested,
     PlaybackAcked,
+    ReleaseFailed,
     ResponseCancelRequested,
     ResponseRequested,
     SessionConfigured,
@@ -293,6 +294,11 @@ class SessionMachine(RuleBasedStateMachine):
     @rule()
     def release(self) -> None:
         self._do(StagesReleased(self.closes[-1].fence))
+
+    @precondition(lambda self: self.closes and not self.session.is_over)
+    @rule()
+    def fail_release(self) -> None:
+        self._do(ReleaseFailed(self.closes[-1].fence, StageFailed("it holds on")))
 
     def teardown(self) -> None:
         if not hasattr(self, "session"):

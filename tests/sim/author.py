@@ -223,6 +223,7 @@ class Author:
                 return (
                     rng.choice(["user"] * 5 + ["system"]),
                     rng.choice([None, None, "note_1"]),
+                    rng.choice([None, None, None, 0, 2, "root", "nowhere"]),
                 )
             case "cut":
                 return (back, rng.choice([0, 20, 500, 5_000]))

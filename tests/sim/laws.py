@@ -334,6 +334,8 @@ class Laws:
 
     def _count(self, effect: Effect) -> None:
         seen = self._common.seen
+        if isinstance(effect, DetachSocket) and effect.close is not None:
+            seen["let go for its silence"] += 1
         if isinstance(effect, CancelStages):
             seen["epoch moved"] += 1
         if isinstance(effect, SubmitUnit) and effect.unit.is_continuation:

@@ -253,8 +253,15 @@ def _output(client: Client, back: int) -> ItemCreated:
     return ItemCreated("user", '{"ok": true}', call_id=call_id)
 
 
-def _item(client: Client, role: str, name: str | None) -> ItemCreated:
-    return ItemCreated(role, "a text", item_id=None if name is None else ItemId(name))
+def _item(client: Client, role: str, name: str | None, after: int | str | None) -> ItemCreated:
+    """Make an item, after the newest, after another one, or after something that is no item."""
+    previous = _pick(client.items, after) if isinstance(after, int) else after
+    return ItemCreated(
+        role,
+        "a text",
+        item_id=None if name is None else ItemId(name),
+        previous_item_id=None if previous is None else ItemId(previous),
+    )
 
 
 def _cancel(client: Client, back: int | None) -> ResponseCancelRequested:

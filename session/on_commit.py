@@ -88,7 +88,7 @@ def commit_by_detector(
         return [_too_many_turns(state, None)]
     if state.response.active is not None:
         return _overlapping(state, spoken_ms)
-    item_id = item_to_make(state, item_id)
+    item_id = item_to_make(state, state.input.open_item.item_id)
     effects = commit_open(state, item_id, is_wanted=creates_response)
     if creates_response:
         effects += show_requested(state, ResponseOptions())

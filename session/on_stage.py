@@ -144,6 +144,8 @@ def _user_words(state: SessionState, heard: str) -> list[Effect]:
     if known is not None:
         state.history.change(item_id, text=heard)
         return [Emit(InputTranscribed(item_id, heard, known.audio_ms))]
+    if state.input.open_item.item_id == item_id:
+        state.input.open_item.item_id = None  # it is an item now; what follows is another one
     audio_ms = _spoken_ms(state, utterance)
     previous = state.history.last_id
     state.history.add(Item(item_id, "user", heard, is_audio=True, audio_ms=audio_ms))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from session.config import SessionLimits
 from session.events import ItemAdded, ResponseFinished
-from session.stimuli import InputCommitted, Ticked
+from session.stimuli import InputCommitted, ItemDeleted, Ticked
 from tests.session.driver import AUTO, AUTO_VAD, Driver
 
 
@@ -31,3 +31,13 @@ def test_a_commit_after_the_words_were_told_makes_another_item() -> None:
     assert told.item.item_id != committed.item.item_id
     assert committed.previous_item_id == told.item.item_id
     assert driver.remembered(told.item.item_id) == "hi there"
+
+
+def test_an_item_that_was_told_and_deleted_does_not_come_back_with_the_commit() -> None:
+    driver = Driver(AUTO_VAD)
+    driver.append(1000, probability=0.9)
+    driver.listen(heard="hi there")
+    told = driver.said(ItemAdded)[0].item.item_id
+    driver.do(ItemDeleted(told))
+    driver.do(InputCommitted(create_response=True))
+    assert driver.said(ItemAdded)[-1].item.item_id != told

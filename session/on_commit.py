@@ -69,7 +69,7 @@ def _commit(state: SessionState, creates: bool | None, now: float) -> list[Effec
         spoken_ms = samples_to_ms(spoken_bytes // SAMPLE_BYTES, INPUT_RATE_HZ)
         return _overlapping(state, spoken_ms)
     wants_answer = state.config.auto_response if creates is None else creates
-    item_id = item_to_make(state, state.input.open_item.item_id)
+    item_id = item_to_make(state)
     effects = commit_open(state, item_id, is_wanted=wants_answer)
     if wants_answer and not state.config.auto_response:
         effects += show_requested(state, ResponseOptions())
@@ -88,7 +88,7 @@ def commit_by_detector(
         return [_too_many_turns(state, None)]
     if state.response.active is not None:
         return _overlapping(state, spoken_ms)
-    item_id = item_to_make(state, state.input.open_item.item_id)
+    item_id = item_to_make(state)
     effects = commit_open(state, item_id, is_wanted=creates_response)
     if creates_response:
         effects += show_requested(state, ResponseOptions())
@@ -129,7 +129,7 @@ def show_requested(state: SessionState, options: ResponseOptions) -> list[Effect
 
 
 def _silence(state: SessionState, now: float) -> list[Effect]:
-    item_id = item_to_make(state, state.input.open_item.item_id)
+    item_id = item_to_make(state)
     is_empty, turn = state.input.open_item.is_empty, target_turn(state)
     forget_words(state, item_id)
     state.input.discard_open("declared_silence")
@@ -150,7 +150,7 @@ def _silence(state: SessionState, now: float) -> list[Effect]:
 def _overlapping(state: SessionState, spoken_ms: int) -> list[Effect]:
     """A commit during an answer: a short one is an acknowledgement, a longer one waits."""
     opened, turn = state.input.open_item, target_turn(state)
-    item_id = item_to_make(state, opened.item_id)
+    item_id = item_to_make(state)
     is_short = spoken_ms <= state.config.overlap_short_ack_ms and not opened.texts
     forget_words(state, item_id)
     if is_short:

@@ -33,6 +33,7 @@ from session.stimuli import (
     PlaybackAcked,
 )
 from session.tools import ToolOutput
+from session.user_items import is_promised
 
 ItemCommand = ItemCreated | ItemRetrieved | ItemDeleted | ItemTruncated | PlaybackAcked
 
@@ -116,7 +117,7 @@ def _create_refusal(state: SessionState, created: ItemCreated) -> DuplexError | 
         return UnsupportedOption(
             f"{FRONT} names the place before the first item, not an item", param="item.id"
         )
-    if created.item_id is not None and state.history.get(created.item_id) is not None:
+    if created.item_id is not None and _is_taken(state, created.item_id):
         return IllegalNow(
             f"item {created.item_id} exists", code="item_create_duplicate_item_id", param="item.id"
         )
@@ -128,6 +129,10 @@ def _create_refusal(state: SessionState, created: ItemCreated) -> DuplexError | 
     if state.input.waiting_bytes + len(created.text) > limit or state.input.turns >= KEPT_ITEMS:
         return InputBackpressure("too much input waits for response.create; send it later")
     return None
+
+
+def _is_taken(state: SessionState, item_id: ItemId) -> bool:
+    return state.history.get(item_id) is not None or is_promised(state, item_id)
 
 
 def _output_refusal(state: SessionState, call_id: str) -> ClientError | None:

@@ -24,15 +24,21 @@ def add_user_item(
     return Emit(ItemAdded(view, previous)), Emit(ItemDone(view, previous))
 
 
-def item_to_make(state: SessionState, named: ItemId | None) -> ItemId:
-    """Return the id of the item that open input becomes: `named`, or a new one.
+def item_to_make(state: SessionState) -> ItemId:
+    """Return the id of the item that the open input becomes."""
+    return state.input.open_item.item_id or ItemId(state.ids.new("item"))
 
-    Where the model has told the words before the commit, that item exists already, and what the
-    commit brings is another one.
-    """
-    if named is None or state.history.get(named) is not None:
-        return ItemId(state.ids.new("item"))
-    return named
+
+def is_promised(state: SessionState, item_id: ItemId) -> bool:
+    """Whether the client was told this id of an item that is still to come."""
+    active = state.response.active
+    promised = [
+        state.input.open_item.item_id,
+        state.input.deferred_id,
+        None if active is None else active.item_id,
+        *(utterance.item_id for utterance in state.utterances),
+    ]
+    return item_id in promised
 
 
 def forget_words(state: SessionState, item_id: ItemId | None) -> None:

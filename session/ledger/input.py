@@ -104,6 +104,11 @@ class InputLedger:
         return sum(bool(turn.spans) for turn in self._turns) + int(self.has_deferred)
 
     @property
+    def deferred_id(self) -> ItemId | None:
+        """The item that overlapping speech will be."""
+        return None if self._deferred is None else self._deferred.item_id
+
+    @property
     def has_deferred(self) -> bool:
         """Whether overlapping speech waits for the end of an answer."""
         return self._deferred is not None

@@ -3,9 +3,15 @@
 from dataclasses import replace
 
 from session.config import SessionLimits
-from session.events import ItemAdded, ResponseFinished
-from session.stimuli import InputCommitted, ItemDeleted, Ticked
-from tests.session.driver import AUTO, AUTO_VAD, Driver
+from session.events import (
+    ErrorRaised,
+    InputItemCommitted,
+    ItemAdded,
+    ResponseFinished,
+    UserSpeechStarted,
+)
+from session.stimuli import InputCommitted, ItemCreated, ItemDeleted, Ticked
+from tests.session.driver import AUTO, AUTO_VAD, TURN_MODE, Driver
 
 
 def test_an_answer_ends_when_its_last_continuation_still_speaks_without_sound() -> None:
@@ -41,3 +47,25 @@ def test_an_item_that_was_told_and_deleted_does_not_come_back_with_the_commit() 
     driver.do(ItemDeleted(told))
     driver.do(InputCommitted(create_response=True))
     assert driver.said(ItemAdded)[-1].item.item_id != told
+
+
+def test_an_id_that_was_promised_to_speech_is_taken() -> None:
+    driver = Driver(AUTO_VAD)
+    driver.append(1000, probability=0.98)
+    spoken = driver.said(UserSpeechStarted)[0].item_id
+    driver.do(ItemCreated("user", "hello", item_id=spoken))
+    assert [e.error.wire_code for e in driver.said(ErrorRaised)] == [
+        "item_create_duplicate_item_id"
+    ]
+
+
+def test_an_id_that_was_promised_to_deferred_speech_is_taken() -> None:
+    driver = Driver(TURN_MODE)
+    driver.append(1000, speech=True)
+    driver.do(InputCommitted(create_response=True))
+    driver.append(1000, speech=True)
+    driver.do(InputCommitted())
+    deferred = driver.said(InputItemCommitted)[-1]
+    assert deferred.is_deferred
+    driver.do(ItemCreated("user", "hello", item_id=deferred.item_id))
+    assert driver.said(ErrorRaised)[-1].error.wire_code == "item_create_duplicate_item_id"

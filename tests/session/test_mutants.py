@@ -331,6 +331,18 @@ MUTANTS = [
         "    if result.turn_end or continuations_spent(state):\n",
         "    if result.turn_end:\n",
     ),
+    Mutant(
+        "words that were told leave their id to what follows",
+        "on_stage.py",
+        "        state.input.open_item.item_id = None  #",
+        "        pass  #",
+    ),
+    Mutant(
+        "an id that was promised to speech may be taken",
+        "on_item.py",
+        "return state.history.get(item_id) is not None or is_promised(state, item_id)",
+        "return state.history.get(item_id) is not None",
+    ),
 ]
 
 KILLERS = (

@@ -222,7 +222,7 @@ class Author:
             case "item":
                 return (
                     rng.choice(["user"] * 5 + ["system"]),
-                    rng.choice([None, None, "note_1"]),
+                    rng.choice([None, None, None, "note_1", "note_1", "the spoken"]),
                     rng.choice([None, None, None, 0, 2, "root", "nowhere"]),
                 )
             case "cut":

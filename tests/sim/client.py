@@ -90,6 +90,8 @@ class Client:
         self.audio_ms: dict[str, int] = {}
         self.items: list[str] = []
         self.calls: list[str] = []
+        self.spoken_id: str | None = None
+        """Item that the newest speech_started named."""
         self.has_ended = False
         self._place = 0
         """How many frames of the session's whole output it has read or given up."""
@@ -170,6 +172,8 @@ class Client:
                 self.audio_ms[event["response_id"]] = event["metadata"]["audio_duration_ms"]
             case "conversation.item.added":
                 self.items.append(event["item"]["id"])
+            case "input_audio_buffer.speech_started":
+                self.spoken_id = event["item_id"]
             case "response.function_call_arguments.done":
                 self.calls.append(event["call_id"])
             case "session.closed" | "session.expired":

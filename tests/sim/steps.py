@@ -256,6 +256,7 @@ def _output(client: Client, back: int) -> ItemCreated:
 def _item(client: Client, role: str, name: str | None, after: int | str | None) -> ItemCreated:
     """Make an item, after the newest, after another one, or after something that is no item."""
     previous = _pick(client.items, after) if isinstance(after, int) else after
+    name = client.spoken_id if name == "the spoken" else name
     return ItemCreated(
         role,
         "a text",

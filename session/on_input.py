@@ -207,7 +207,8 @@ def _told(state: SessionState, append: AudioAppended, ruling: OverlapRuling) -> 
     state.overlap.told = ruling.reason
     if ruling.reason == "auto_response_continuous":
         return []
-    if ruling.reason == "server_vad_utterance_active" and not is_news:
+    is_same = ruling.reason == "server_vad_utterance_active" and not is_news
+    if is_same and state.config.auto_response:
         return []
     return [
         Emit(

@@ -33,7 +33,7 @@ from session.stimuli import (
     PlaybackAcked,
 )
 from session.tools import ToolOutput
-from session.user_items import is_promised
+from session.user_items import disown_words, is_promised
 
 ItemCommand = ItemCreated | ItemRetrieved | ItemDeleted | ItemTruncated | PlaybackAcked
 
@@ -155,6 +155,7 @@ def _delete(state: SessionState, item_id: ItemId, event_id: str | None) -> list[
     if item is None:
         return [_not_found(item_id, event_id)]
     state.history.remove(item_id)
+    disown_words(state, item_id)
     had_waited = state.input.drop_turn(item_id)
     if item.call_name is not None and item.call_id is not None:
         state.calls.forget(item.call_id)

@@ -43,6 +43,7 @@ def handle_opening(state: SessionState, stimulus: Opening, now: float) -> list[E
         case OpenRequested():
             state.attachment.attach_first(stimulus.attachment, is_resumable=stimulus.is_resumable)
             state.lease.open(now)
+            state.open_event_id = stimulus.event_id
             state.detector = make_detector(state.config)
             return [OpenStages(state.fence, state.runtime(state.config))]
         case StagesOpened():
@@ -53,7 +54,8 @@ def handle_opening(state: SessionState, stimulus: Opening, now: float) -> list[E
             if was_abandoned:
                 return [CloseSocket(state.close_code, state.close_reason)]
             code = TRY_AGAIN_LATER if isinstance(error, LimitError) else INTERNAL_ERROR
-            return [Emit(ErrorRaised(error)), CloseSocket(code, error.wire_code)]
+            refused = ErrorRaised(error, state.open_event_id)
+            return [Emit(refused), CloseSocket(code, error.wire_code)]
         case _:
             assert_never(stimulus)
 

@@ -140,12 +140,16 @@ def _user_words(state: SessionState, heard: str) -> list[Effect]:
     """The model tells what the user said: complete the item, or make one for streamed speech."""
     utterance = state.utterances.popleft() if state.utterances else None
     item_id = ItemId(state.ids.new("item")) if utterance is None else utterance.item_id
+    if utterance is not None and utterance.is_deleted:
+        return []
     known = state.history.get(item_id)
     if known is not None:
         state.history.change(item_id, text=heard)
         return [Emit(InputTranscribed(item_id, heard, known.audio_ms))]
     if state.input.open_item.item_id == item_id:
         state.input.open_item.item_id = None  # it is an item now; what follows is another one
+    if state.input.open_item.item_id == item_id:
+        state.input.open_item.item_id = None  # what is committed yet is an item of its own
     audio_ms = _spoken_ms(state, utterance)
     previous = state.history.last_id
     state.history.add(Item(item_id, "user", heard, is_audio=True, audio_ms=audio_ms))

@@ -44,6 +44,8 @@ class Utterance:
     ended_ms: int | None = None
     last_seq: int | None = None
     """The unit that brought its end to the model: no words by then, no words at all."""
+    is_deleted: bool = False
+    """The client has deleted the item; its words, when they come, are nobody's."""
 
 
 @dataclass(slots=True)
@@ -109,6 +111,8 @@ class SessionState:
     """The residue of an utterance shall not wait for a full unit."""
     turns_expected: bool = False
     """Stage0 was given a turn to answer and has not said listen or speak to it yet."""
+    open_event_id: str | None = None
+    """The client's name for the event that opened the session."""
     wake_at_s: float | None = None
     """The wake-up that has been asked for and has not come yet."""
     release_retry_at_s: float | None = None

@@ -15,7 +15,7 @@ def add_user_item(
 ) -> tuple[Effect, Effect]:
     """Put an item of the user into the history; return what tells of its coming and of its end."""
     previous = state.history.last_id
-    is_audio = audio_ms > 0
+    is_audio = audio_ms > 0 or not text
     state.history.add(Item(item_id, "user", text, is_audio=is_audio, audio_ms=audio_ms))
     forget_words(state, item_id)
     if is_audio:
@@ -44,6 +44,13 @@ def is_promised(state: SessionState, item_id: ItemId) -> bool:
 def forget_words(state: SessionState, item_id: ItemId | None) -> None:
     """Do not wait for the words of an item: its audio does not go to the model."""
     state.utterances = deque(u for u in state.utterances if u.item_id != item_id)
+
+
+def disown_words(state: SessionState, item_id: ItemId) -> None:
+    """The item is deleted: the model may still tell its words, but they make no item any more."""
+    state.utterances = deque(
+        replace(u, is_deleted=True) if u.item_id == item_id else u for u in state.utterances
+    )
 
 
 def reserve_target(state: SessionState) -> None:

@@ -105,7 +105,7 @@ class PlaybackLedger:
         cursor.text_chars += text_chars
         cursor.last_sent_at_s = now
         cursor.plays_until_s = max(cursor.plays_until_s, now) + samples / OUTPUT_RATE_HZ
-        if samples or text_chars:
+        if cursor.samples and (samples or text_chars):
             cursor.marks.append(TextMark(cursor.text_chars, cursor.sent_ms))
         return cursor
 

@@ -5,11 +5,24 @@ from dataclasses import replace
 import pytest
 
 from session.config import ResponseOptions, SessionLimits
-from session.events import ErrorRaised, ItemAdded, ItemRemoved, ItemShown, ResponseStarted
+from session.events import (
+    ErrorRaised,
+    InputTranscribed,
+    ItemAdded,
+    ItemRemoved,
+    ItemShown,
+    ResponseStarted,
+)
 from session.ids import ItemId
 from session.ledger.history import KEPT_ITEMS
-from session.stimuli import ItemCreated, ItemDeleted, ItemRetrieved, ResponseRequested
-from tests.session.driver import PROFILE, TURN_MODE, Driver, names, speaking
+from session.stimuli import (
+    InputCommitted,
+    ItemCreated,
+    ItemDeleted,
+    ItemRetrieved,
+    ResponseRequested,
+)
+from tests.session.driver import AUTO_VAD, PROFILE, TURN_MODE, Driver, names, speaking
 
 CREATE = ResponseRequested(ResponseOptions())
 A, B = ItemId("a"), ItemId("b")
@@ -106,3 +119,28 @@ def test_an_answer_in_progress_can_not_be_deleted() -> None:
     speaking(d)
     d.do(ItemDeleted(d.said(ResponseStarted)[0].item_id))
     assert codes(d) == ["item_in_progress"]
+
+
+# --- words that come late -------------------------------------------------------------------------
+
+
+def test_the_words_of_a_deleted_item_are_nobodys() -> None:
+    d = Driver(TURN_MODE)
+    d.append(1000, speech=True)
+    d.do(InputCommitted(create_response=True))
+    item_id = d.said(ItemAdded)[0].item.item_id
+    d.do(ItemDeleted(item_id))
+    d.listen(heard="hello", turn_end=True)
+    assert d.said(InputTranscribed) == []
+    assert [added.item.item_id for added in d.said(ItemAdded)].count(item_id) == 1
+
+
+def test_what_is_committed_after_the_words_were_told_is_an_item_of_its_own() -> None:
+    d = Driver(AUTO_VAD)
+    d.append(1000, probability=0.98)
+    d.listen(heard="hello")
+    [told] = d.said(InputTranscribed)
+    d.do(ItemDeleted(told.item_id))
+    d.append(500, probability=0.98)
+    d.do(InputCommitted())
+    assert d.said(ItemAdded)[-1].item.item_id != told.item_id

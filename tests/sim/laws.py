@@ -41,6 +41,7 @@ from session.stimuli import (
     ConfigureFailed,
     OpenFailed,
     Received,
+    SessionConfigured,
     SpeechArrived,
     SpeechFailed,
     SpeechFinished,
@@ -54,6 +55,7 @@ from session.stimuli import (
 from session.timers import next_deadline
 from session.unit import Decision
 from tests.session.observer import Observer
+from tests.sim.answers import Updates, check_answered
 from tests.sim.stages import SlotBook
 from tests.sim.violation import Violation
 
@@ -109,6 +111,8 @@ class Laws:
         self._bytes_in = 0
         self.submitted_at_s: float | None = None
         self._opened_at_s: float | None = None
+        self._updates = Updates()
+        self._was_open = False
         self._is_configuring = False
         """Whether the stages owe an answer about settings, in this epoch."""
 
@@ -136,6 +140,10 @@ class Laws:
     def before(self, stimulus: Stimulus) -> None:
         """Note what must not change."""
         is_stale = self._is_stale(stimulus)
+        self._was_open = self.state.life is Life.OPEN
+        command = stimulus.command if isinstance(stimulus, Received) and not is_stale else None
+        if isinstance(command, SessionConfigured):
+            self._updates.asked(command)
         self._stale = self._frozen() if is_stale else None
         if is_stale:
             self._common.seen[f"stale {type(stimulus).__name__}"] += 1
@@ -173,6 +181,10 @@ class Laws:
         self._observer.see(effects, self._session.fence)
         if isinstance(stimulus, Received) and stimulus.attachment == self.attached:
             self._has_spoken = True
+        if self.state.life is Life.OPEN:
+            self._updates.see(effects, len(self.state.updates))
+            if self._was_open and self._stale is None and isinstance(stimulus, Received):
+                check_answered(stimulus.command, effects)
         self._check_visibility(stimulus, effects)
         self._check_attachment(stimulus, effects)
         self._check_units(effects, now)

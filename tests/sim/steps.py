@@ -1,6 +1,7 @@
 """What each kind of step does to a world. A step that finds nothing to act upon does nothing."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from session.config import (
@@ -91,7 +92,15 @@ def do(world: "World", step: Step) -> None:
     command = _COMMAND[step.what](client, *step.args)
     socket = client.current
     if command is not None and socket is not None and socket.is_open and socket.actor is not None:
-        socket.actor.post(command, socket.attachment)
+        world.n_commands += 1
+        socket.actor.post(_named(command, f"c{world.n_commands}"), socket.attachment)
+
+
+def _named(command: AttachedCommand | Spoken, event_id: str) -> AttachedCommand | Spoken:
+    """Give a command the id that an error about it will name."""
+    if isinstance(command, Spoken):
+        return replace(command, append=replace(command.append, event_id=event_id))
+    return replace(command, event_id=event_id)
 
 
 # --- sockets ----------------------------------------------------------------------------------

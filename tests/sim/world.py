@@ -54,6 +54,7 @@ class World:
         self.ids = CountingIds()
         self.clients = [Client(number) for number in range(len(setup.configs))]
         self.actors: list[Actor] = []
+        self.n_commands = 0
         self.told: list[tuple[int, StageCall]] = []
         """Calls that the stages have got and that nobody has planned an answer for."""
         self.asked: dict[AttachmentId, tuple[Client, Socket, int]] = {}

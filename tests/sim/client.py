@@ -90,6 +90,8 @@ class Client:
         self.audio_ms: dict[str, int] = {}
         self.items: list[str] = []
         self.calls: list[str] = []
+        self.next_pair = 1
+        """Number of the next pair of samples that it says."""
         self.spoken_id: str | None = None
         """Item that the newest speech_started named."""
         self.has_ended = False

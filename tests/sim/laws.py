@@ -53,9 +53,10 @@ from session.stimuli import (
     UnitFinished,
 )
 from session.timers import next_deadline
-from session.unit import Decision
+from session.unit import Decision, Unit
 from tests.session.observer import Observer
 from tests.sim.answers import Updates, check_answered
+from tests.sim.samples import Accepted
 from tests.sim.stages import SlotBook
 from tests.sim.violation import Violation
 
@@ -112,6 +113,8 @@ class Laws:
         self.submitted_at_s: float | None = None
         self._opened_at_s: float | None = None
         self._updates = Updates()
+        self._unit: Unit | None = None
+        self._accepted = Accepted()
         self._was_open = False
         self._is_configuring = False
         """Whether the stages owe an answer about settings, in this epoch."""
@@ -150,6 +153,8 @@ class Laws:
         fence, seq = getattr(stimulus, "fence", None), getattr(stimulus, "seq", None)
         if isinstance(stimulus, UnitFinished) and self._observer.out == (fence, seq):
             self._observer.answered()
+            if self._unit is not None:
+                self._accepted.take(self._unit)
         if isinstance(stimulus, StagesConfigured | ConfigureFailed) and not is_stale:
             self._note_configured(stimulus)
 
@@ -265,7 +270,7 @@ class Laws:
                         raise Violation(
                             f"law 7: settings {generation}, but {self._generation} are in force"
                         )
-                    self.submitted_at_s = now
+                    self.submitted_at_s, self._unit = now, unit
                 case ConfigureStages():
                     if self._observer.out is not None:
                         raise Violation("law 7: settings change under a unit that is out")

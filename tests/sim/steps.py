@@ -51,6 +51,7 @@ from session.tools import FunctionCall
 from session.unit import Decision, UnitResult
 from tests.sim.actor import Spoken
 from tests.sim.client import Client, Socket
+from tests.sim.samples import PAIRS_PER_MS, numbered
 from tests.sim.stages import Call, StageSide
 from tests.sim.story import Step
 
@@ -222,8 +223,10 @@ def _say(
     action: str | None,
     n_frames: int,
 ) -> Spoken:
+    pcm = numbered(client.next_pair, ms)
+    client.next_pair += ms * PAIRS_PER_MS
     append = AudioAppended(
-        bytes(ms * 32),
+        pcm,
         is_speech=is_speech,
         force_listen=action == "force_listen",
         force_barge_in=action == "force_barge_in",

@@ -1,0 +1,65 @@
+"""Audio whose every piece is known again: pairs of samples are numbers, counted from 1."""
+
+from array import array
+from typing import Final
+
+from session.unit import Unit
+from tests.sim.violation import Violation
+
+PAIRS_PER_MS: Final = 8
+
+
+def numbered(first: int, ms: int) -> bytes:
+    """Return `ms` of 16 kHz PCM whose pairs are numbered from `first`."""
+    return array("I", range(first, first + ms * PAIRS_PER_MS)).tobytes()
+
+
+class Accepted:
+    """What the model has taken of one session's audio: law 1, told by the audio itself."""
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[int, int]] = []
+        self._streamed = 0
+        """The newest pair of the open stream."""
+
+    def take(self, unit: Unit) -> None:
+        """The model has consumed a unit: nothing twice, and nothing out of order."""
+        runs = _runs(unit.pcm)
+        for first, last in runs:
+            if any(first <= end and start <= last for start, end in self._runs):
+                raise Violation(f"law 1: the model is given samples {first} to {last} again")
+        if runs != sorted(runs):
+            raise Violation("law 1: a unit's samples are out of order")
+        if not unit.closes_input and runs:
+            if runs[0][0] < self._streamed:
+                raise Violation("law 1: the stream goes back")
+            self._streamed = runs[-1][1]
+        self._runs += runs
+
+
+def _runs(pcm: bytes) -> list[tuple[int, int]]:
+    """Return the stretches of consecutive numbers; silence is none."""
+    numbers = array("I", pcm)
+    runs: list[tuple[int, int]] = []
+    start = 0
+    while start < len(numbers):
+        first = numbers[start]
+        end = _end_of_run(numbers, start)
+        if first:
+            runs.append((first, first + end - start - 1))
+        start = end
+    return runs
+
+
+def _end_of_run(numbers: "array[int]", start: int) -> int:
+    """Find where the run that begins at `start` ends, by halving: runs are long and few."""
+    first, low, high = numbers[start], start + 1, len(numbers)
+    while low < high:
+        middle = (low + high + 1) // 2
+        is_run = first and numbers[middle - 1] == first + middle - 1 - start
+        is_silence = not first and not any(numbers[low:middle])
+        if is_run or is_silence:
+            low = middle
+        else:
+            high = middle - 1
+    return low

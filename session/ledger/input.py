@@ -11,6 +11,7 @@ Rule 3: the open item describes what the next commit would make an item of; stre
 
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from session.errors import LocalProtocolError
 from session.fence import Fence
@@ -186,16 +187,21 @@ class InputLedger:
     # --- going out -------------------------------------------------------------------------------
 
     def reserve_turns(self) -> Reservation:
-        """Reserve all wanted turns as one piece of input."""
+        """Reserve all wanted turns as one piece of input.
+
+        What was committed before them goes along: the model hears turns in the order they came.
+        """
         self._need_free()
-        wanted = [turn for turn in self._turns if turn.is_wanted]
-        self._turns = deque(turn for turn in self._turns if not turn.is_wanted)
-        spans = tuple(span for turn in wanted for span in turn.spans)
-        text = " ".join(turn.text for turn in wanted if turn.text)
-        outputs = tuple(output for turn in wanted for output in turn.tool_outputs)
-        last = wanted[-1]
+        parts = list(self._turns)
+        while not parts[-1].is_wanted:
+            del parts[-1]
+        self._turns = deque(islice(self._turns, len(parts), None))
+        spans = tuple(span for turn in parts for span in turn.spans)
+        text = " ".join(turn.text for turn in parts if turn.text)
+        outputs = tuple(output for turn in parts for output in turn.tool_outputs)
+        last = parts[-1]
         turn = Turn(spans, text, last.item_id, True, last.serial, outputs)
-        self._reservation = Reservation(spans, turn, parts=tuple(wanted))
+        self._reservation = Reservation(spans, turn, parts=tuple(parts))
         return self._reservation
 
     def reserve_open(self, n_bytes: int) -> Reservation:
@@ -235,7 +241,10 @@ class InputLedger:
         if reservation is None:
             return
         if reservation.turn is not None:
-            parts = [replace(turn, is_wanted=keeps_wanted) for turn in reservation.parts]
+            parts = [
+                replace(turn, is_wanted=turn.is_wanted and keeps_wanted)
+                for turn in reservation.parts
+            ]
             self._turns.extendleft(reversed(parts))
             return
         if reservation.serial != self.open_item.serial:

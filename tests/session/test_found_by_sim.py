@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from session.config import SessionLimits
+from session.config import ResponseOptions, SessionLimits
 from session.events import (
     ErrorRaised,
     InputItemCommitted,
@@ -10,8 +10,17 @@ from session.events import (
     ResponseFinished,
     UserSpeechStarted,
 )
-from session.stimuli import InputCommitted, ItemCreated, ItemDeleted, Ticked
-from tests.session.driver import AUTO, AUTO_VAD, TURN_MODE, Driver
+from session.stimuli import (
+    AudioAppended,
+    BargedIn,
+    InputCommitted,
+    ItemCreated,
+    ItemDeleted,
+    ResponseCancelRequested,
+    ResponseRequested,
+    Ticked,
+)
+from tests.session.driver import AUTO, AUTO_VAD, TURN_MODE, UNIT_BYTES, Driver
 
 
 def test_an_answer_ends_when_its_last_continuation_still_speaks_without_sound() -> None:
@@ -69,3 +78,18 @@ def test_an_id_that_was_promised_to_deferred_speech_is_taken() -> None:
     assert deferred.is_deferred
     driver.do(ItemCreated("user", "hello", item_id=deferred.item_id))
     assert driver.said(ErrorRaised)[-1].error.wire_code == "item_create_duplicate_item_id"
+
+
+def test_the_model_hears_turns_in_the_order_they_came() -> None:
+    driver = Driver(TURN_MODE)
+    earlier, later = bytes(UNIT_BYTES), b"\x01" * UNIT_BYTES
+    driver.do(AudioAppended(earlier, is_speech=True))
+    driver.do(InputCommitted(create_response=True))
+    driver.do(AudioAppended(later, is_speech=True))
+    driver.do(InputCommitted())
+    # What was out comes back and is asked for no more; the deferred turn wants an answer.
+    driver.do(ResponseCancelRequested())
+    assert driver.last_unit().unit.pcm == earlier + later
+    driver.do(BargedIn())
+    driver.do(ResponseRequested(ResponseOptions()))
+    assert driver.last_unit().unit.pcm == earlier + later

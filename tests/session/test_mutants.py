@@ -93,10 +93,10 @@ MUTANTS = [
     ),
     Mutant(
         "visible before there is output",
-        "on_stage.py",
-        "    response = state.response.active or reserve_answer(state, ResponseOptions())\n",
-        "    response = state.response.active or reserve_answer(state, ResponseOptions())\n"
-        "    if not response.is_visible: show_answer(state)\n",
+        "answering.py",
+        "                response.speaking = job\n",
+        "                response.speaking = job\n"
+        "                effects += show_speaking(state, response)\n",
     ),
     Mutant(
         "history keeps what was not heard",
@@ -330,6 +330,12 @@ MUTANTS = [
         "on_stage.py",
         "    if result.turn_end or continuations_spent(state):\n",
         "    if result.turn_end:\n",
+    ),
+    Mutant(
+        "a wanted turn goes before those that came earlier",
+        "ledger/input.py",
+        "        while not parts[-1].is_wanted:\n            del parts[-1]\n",
+        "        parts = [turn for turn in parts if turn.is_wanted]\n",
     ),
     Mutant(
         "words that were told leave their id to what follows",

@@ -38,7 +38,9 @@ from session.pump import continuation_deadline, residue_deadline
 from session.socket_stimuli import ResumeRequested, SocketLost
 from session.state import SessionState
 from session.stimuli import (
+    AudioAppended,
     ConfigureFailed,
+    InputCancelled,
     OpenFailed,
     Received,
     SessionConfigured,
@@ -115,7 +117,7 @@ class Laws:
         self._updates = Updates()
         self._unit: Unit | None = None
         self._accepted = Accepted()
-        self._was_open = False
+        self._was_open = self._was_out = False
         self._is_configuring = False
         """Whether the stages owe an answer about settings, in this epoch."""
 
@@ -144,9 +146,12 @@ class Laws:
         """Note what must not change."""
         is_stale = self._is_stale(stimulus)
         self._was_open = self.state.life is Life.OPEN
+        self._was_out = self._observer.out is not None
         command = stimulus.command if isinstance(stimulus, Received) and not is_stale else None
         if isinstance(command, SessionConfigured):
             self._updates.asked(command)
+        elif isinstance(command, AudioAppended):
+            self._accepted.came(command.pcm)
         self._stale = self._frozen() if is_stale else None
         if is_stale:
             self._common.seen[f"stale {type(stimulus).__name__}"] += 1
@@ -190,6 +195,8 @@ class Laws:
             self._updates.see(effects, len(self.state.updates))
             if self._was_open and self._stale is None and isinstance(stimulus, Received):
                 check_answered(stimulus.command, effects)
+                if isinstance(stimulus.command, InputCancelled):
+                    self._accepted.cancel(self._unit if self._was_out else None)
         self._check_visibility(stimulus, effects)
         self._check_attachment(stimulus, effects)
         self._check_units(effects, now)

@@ -21,6 +21,20 @@ class Accepted:
         self._runs: list[tuple[int, int]] = []
         self._streamed = 0
         """The newest pair of the open stream."""
+        self._newest = 0
+        self._cancelled = 0
+        """Everything up to here was cancelled by the client, but for what was at the model."""
+        self._spared: list[tuple[int, int]] = []
+
+    def came(self, pcm: bytes) -> None:
+        """An append has come in."""
+        if pcm:
+            self._newest = array("I", pcm[-4:])[0]
+
+    def cancel(self, out: Unit | None) -> None:
+        """The client cancels its input; `out` is at the model."""
+        self._cancelled = self._newest
+        self._spared += [] if out is None else _runs(out.pcm)
 
     def take(self, unit: Unit) -> None:
         """The model has consumed a unit: nothing twice, and nothing out of order."""
@@ -28,6 +42,9 @@ class Accepted:
         for first, last in runs:
             if any(first <= end and start <= last for start, end in self._runs):
                 raise Violation(f"law 1: the model is given samples {first} to {last} again")
+            until = min(last, self._cancelled)
+            if first <= until and not any(a <= first and until <= b for a, b in self._spared):
+                raise Violation(f"law 1: samples {first} to {until} were cancelled")
         if runs != sorted(runs):
             raise Violation("law 1: a unit's samples are out of order")
         if not unit.closes_input and runs:

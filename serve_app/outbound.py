@@ -18,6 +18,8 @@ class Outbound:
         self._clock = clock
         self._fence = fence
         self._changed = asyncio.Event()
+        self._moved = asyncio.Event()
+        """Set when a writer has sent something or is gone."""
         self._is_finished = False
 
     def perform(self, effect: Output, *, at_s: float) -> None:
@@ -29,6 +31,7 @@ class Outbound:
         """Wait for what is to be sent over `attachment`; None once nothing will come any more."""
         while True:
             item = self.outbox.next(attachment, fence=self._fence(), now=self._clock.now())
+            self._moved.set()
             if item is not None:
                 return item
             if self._is_finished:
@@ -42,9 +45,28 @@ class Outbound:
             self._changed.clear()
             await self._changed.wait()
 
+    async def caught_up(self, within_s: float) -> bool:
+        """Wait until no more waits than a client that reads would leave; False if it stays so.
+
+        Whoever puts in more should wait here: a client that is sent much at once and reads it is
+        not slow.
+        """
+        until_s = self._clock.now() + within_s
+        timer = self._clock.call_at(until_s, self._moved.set)
+        try:
+            while self.outbox.is_over_bound and self.outbox.attached is not None:
+                if self._clock.now() >= until_s:
+                    return False
+                self._moved.clear()
+                await self._moved.wait()
+        finally:
+            timer.cancel()
+        return True
+
     def leave(self, attachment: AttachmentId) -> None:
         """The socket of `attachment` is gone."""
         self.outbox.leave(attachment)
+        self._moved.set()
 
     def finish(self) -> None:
         """Nothing more will be put in; whoever waits gets the rest, then None."""

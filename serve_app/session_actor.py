@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from serve_app.clock import Clock
 from serve_app.effects import Shell, perform, release
@@ -49,6 +50,9 @@ from session.stimuli import (
 )
 
 log = logging.getLogger(__name__)
+
+READER_PATIENCE_S: Final = 2.0
+"""A client with too much to read gets so long to catch up; meanwhile nothing more is made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +164,15 @@ class SessionActor:
     async def _deal_with(self, letter: Letter, shell: Shell) -> None:
         shell.now_s = letter.at_s
         for stimulus in await self._stimuli(letter):
-            effects = self._session.handle(stimulus, now=self._world.clock.now())
-            for effect in effects:
-                perform(effect, shell)
-            self._measure(letter, effects)
+            self._measure(letter, self._handle(stimulus, shell))
         self._mailbox.settle(letter)
-        self._watch_reader()
+        await self._wait_for_reader(shell)
+
+    def _handle(self, stimulus: Stimulus, shell: Shell) -> list[Effect]:
+        effects = self._session.handle(stimulus, now=self._world.clock.now())
+        for effect in effects:
+            perform(effect, shell)
+        return effects
 
     async def _stimuli(self, letter: Letter) -> Sequence[Stimulus]:
         """Say what a letter means to the kernel."""
@@ -233,11 +240,18 @@ class SessionActor:
         if any(isinstance(effect, SubmitUnit) for effect in effects):
             self._world.timings.frame_to_append.add(taken_s)
 
-    def _watch_reader(self) -> None:
-        """Tell the kernel, once, that the client does not read."""
-        if self.outbound.outbox.is_over_bound and not self._is_stall_told:
+    async def _wait_for_reader(self, shell: Shell) -> None:
+        """Make no more while the client has too much to read; end a session whose client does not.
+
+        Nothing is bounded if what comes in is dealt with faster than what goes out is read.
+        """
+        outbound = self.outbound
+        reader = outbound.outbox.attached
+        if reader is None or self._is_stall_told or not outbound.outbox.is_over_bound:
+            return
+        if not await outbound.caught_up(READER_PATIENCE_S):
             self._is_stall_told = True
-            self.post(ReaderStalled())
+            self._handle(ReaderStalled(reader), shell)
 
     def _answer_socket(self, attachment: AttachmentId, answer: Event | None) -> None:
         asking = self._asking.pop(attachment, None)

@@ -34,8 +34,9 @@ def handle(state: SessionState, stimulus: Ending, now: float) -> list[Effect]:
     match stimulus:
         case CloseRequested(reason=reason):
             return close(state, reason, code=NORMAL_CLOSURE)
-        case ReaderStalled():
-            return _stalled(state)
+        case ReaderStalled(attachment=attachment):
+            # A socket that was replaced or lost meanwhile is no reason to end the session.
+            return _stalled(state) if state.attachment.heeds(attachment) else []
         case StageLost(stage=stage, error=error):
             return stage_lost(state, stage, error)
         case StagesReleased():

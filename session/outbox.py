@@ -100,6 +100,11 @@ class Outbox:
         )
 
     @property
+    def attached(self) -> AttachmentId | None:
+        """Whom it is sent to; None while nobody is attached, or the socket is gone already."""
+        return self._attached if self._attached in self._lanes else None
+
+    @property
     def is_over_bound(self) -> bool:
         """Whether more waits than a client that reads would leave."""
         is_many = len(self._queue) > self._max_events

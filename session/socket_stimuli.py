@@ -39,4 +39,6 @@ class SocketLost:
 
 @dataclass(frozen=True, slots=True)
 class ReaderStalled:
-    """The client does not read: the outbound queue is over its byte bound."""
+    """The client does not read: more waits for it than the server keeps."""
+
+    attachment: AttachmentId = FIRST_ATTACHMENT

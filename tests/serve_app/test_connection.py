@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from serve_app.connection import STUCK_AFTER_S, Query, read_query
+from serve_app.session_actor import READER_PATIENCE_S
 from session.errors import StageFailed
 from tests.fakes.line import NO_RESUME, dialled
 from tests.fakes.rig import settle
@@ -218,6 +219,9 @@ async def test_a_slow_reader_is_closed_with_try_again_when_it_reads_at_last() ->
         await line.until("session.updated")
         line.socket.stop_reading()
         line.socket.say(append(1_000))
+        await line.directory.knobs.wait_called("chunk")
+        await settle()
+        line.clock.advance(READER_PATIENCE_S)
         while len(line.sessions):
             await settle()
         line.socket.read_again()
@@ -234,6 +238,9 @@ async def test_a_reader_that_never_reads_again_is_left() -> None:
         await line.until("session.updated")
         line.socket.stop_reading()
         line.socket.say(append(1_000))
+        await line.directory.knobs.wait_called("chunk")
+        await settle()
+        line.clock.advance(READER_PATIENCE_S)
         while len(line.sessions):
             await settle()
         assert line.task is not None

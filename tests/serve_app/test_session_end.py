@@ -2,6 +2,7 @@
 
 import pytest
 
+from serve_app.session_actor import READER_PATIENCE_S
 from session.config import (
     ConfigPatch,
     SessionLimits,
@@ -14,16 +15,18 @@ from session.errors import (
 )
 from session.events import (
     ErrorRaised,
+    HeartbeatAnswered,
     ResponseFinished,
     ResponseStarted,
     SessionClosed,
     SessionExpired,
     SessionUpdated,
 )
-from session.socket_stimuli import ReaderStalled, SocketLost
+from session.socket_stimuli import FIRST_ATTACHMENT, ReaderStalled, SocketLost
 from session.stimuli import (
     BargedIn,
     CloseRequested,
+    HeartbeatReceived,
     InputCleared,
     SessionConfigured,
     SpeechArrived,
@@ -129,10 +132,41 @@ async def test_a_lost_stage_ends_the_session() -> None:
     assert directory.open_sessions == 0
 
 
+async def test_a_client_that_is_sent_much_at_once_and_reads_it_is_not_slow() -> None:
+    limits = SessionLimits(max_output_events_per_session=8)
+    async with Rig(ScriptedDirectory(), config=config(), limits=limits) as rig:
+        await rig.until(SessionUpdated)
+        rig.post(*(HeartbeatReceived(str(number)) for number in range(100)))
+        await settle()
+        assert len(rig.handled(HeartbeatReceived)) < 20, "what is not read holds back the rest"
+        for _ in range(100):
+            assert isinstance(await rig.next(), HeartbeatAnswered)
+        assert not rig.handled(ReaderStalled)
+
+
+async def test_a_reader_that_is_gone_holds_nothing_back() -> None:
+    limits = SessionLimits(max_output_events_per_session=2)
+    async with Rig(ScriptedDirectory(), config=config(), limits=limits, is_resumable=True) as rig:
+        await rig.until(SessionUpdated)
+        rig.post(*(HeartbeatReceived() for _ in range(9)))
+        await settle()
+        rig.actor.outbound.leave(FIRST_ATTACHMENT)
+        rig.post(SocketLost())
+        await settle()
+        assert rig.handled(SocketLost)
+        assert not rig.handled(ReaderStalled)
+        rig.clock.advance(rig.limits.disconnect_grace_s)
+        await rig.ended()
+
+
 async def test_a_client_that_does_not_read_is_told_of_once() -> None:
     limits = SessionLimits(max_output_bytes_per_session=4_096)
     async with Rig(answering(), config=config(), limits=limits) as rig:
         rig.post(audio(1_000))
+        await rig.knobs.wait_called("chunk")
+        await settle()
+        assert not rig.handled(ReaderStalled), "it may still catch up"
+        rig.clock.advance(READER_PATIENCE_S)
         await rig.ended()
         assert len(rig.handled(ReaderStalled)) == 1
         said = await rig.read_until(CloseSocket)

@@ -23,7 +23,13 @@ from session.ledger.journal import CAN_REPLAY, Replay, ReplayOffer
 from session.lifecycle import Life
 from session.on_attachment import REFUSED_TEXT
 from session.socket_events import ResyncRequired
-from session.socket_stimuli import FIRST_ATTACHMENT, EventAcked, ResumeRequested, SocketLost
+from session.socket_stimuli import (
+    FIRST_ATTACHMENT,
+    EventAcked,
+    ReaderStalled,
+    ResumeRequested,
+    SocketLost,
+)
 from session.stimuli import (
     AttachedCommand,
     AudioAppended,
@@ -295,6 +301,13 @@ def test_a_silent_socket_is_closed_and_its_session_kept() -> None:
     assert detached.close == CloseSocket(1001, "idle_timeout")
     assert not d.session.heeds(A)
     assert d.session.snapshot().state == "open"
+
+
+def test_a_stall_of_a_socket_that_was_replaced_ends_nothing() -> None:
+    d = resumable()
+    resume(d, B, first_token(d))
+    assert names(d.do(ReaderStalled(A))) == []
+    assert "CloseStages" in names(d.do(ReaderStalled(B)))
 
 
 # --- acknowledging --------------------------------------------------------------------------------

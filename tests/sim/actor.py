@@ -194,10 +194,11 @@ class Actor:
             for effect in self._handle(self._stimulus(letter)):
                 self._perform(effect, letter.at_s)
             pump()
-            if self.outbox.is_over_bound and not self._is_stall_told:
+            reader = self.outbox.attached
+            if reader is not None and self.outbox.is_over_bound and not self._is_stall_told:
                 self._is_stall_told = True
                 self.common.seen["slow reader"] += 1
-                self.post(ReaderStalled())
+                self.post(ReaderStalled(reader))
         if self.is_over:
             self.stages.calls.clear()  # the tasks of a session end with it
             for attachment in sorted(self._asking):

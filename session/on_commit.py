@@ -14,7 +14,7 @@ from session.events import (
 )
 from session.ids import ItemId
 from session.lifecycle import TurnTrigger, move_turn
-from session.pump import pump
+from session.pump import promote_deferred, pump
 from session.speech_edges import close_open_speech
 from session.state import SessionState
 from session.stimuli import InputCommitted
@@ -102,6 +102,7 @@ def commit_open(
 
     The item is as long as its audio, unless `audio_ms` says otherwise.
     """
+    promoted = promote_deferred(state)  # an answer may have ended just now: that came earlier
     opened = state.input.open_item
     turn = target_turn(state)
     if audio_ms is None:
@@ -118,7 +119,7 @@ def commit_open(
         expects_no_response=not is_wanted,
         turn=turn,
     )
-    return [added, Emit(committed), done]
+    return [*promoted, added, Emit(committed), done]
 
 
 def show_requested(state: SessionState, options: ResponseOptions) -> list[Effect]:

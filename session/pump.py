@@ -29,7 +29,7 @@ def pump(state: SessionState, now: float) -> list[Effect]:
     """Submit the next unit if one may go now."""
     if state.life is not Life.OPEN:
         return []
-    promoted = _promote_deferred(state)
+    promoted = promote_deferred(state)
     if state.append.is_busy:
         return promoted
     if state.updates:
@@ -83,7 +83,7 @@ def _continuation_limit(state: SessionState) -> int:
     return limits.max_continuations_turn_mode
 
 
-def _promote_deferred(state: SessionState) -> list[Effect]:
+def promote_deferred(state: SessionState) -> list[Effect]:
     """Overlap that waited for the end of an answer, however that ended, is the next turn."""
     if state.response.active is not None or not state.input.has_deferred:
         return []

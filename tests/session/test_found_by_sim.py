@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from session.config import ResponseOptions, SessionLimits
+from session.config import ResponseOptions, SessionLimits, TurnDetection
 from session.events import (
     ErrorRaised,
     InputItemCommitted,
@@ -18,6 +18,7 @@ from session.stimuli import (
     ItemDeleted,
     ResponseCancelRequested,
     ResponseRequested,
+    SpeechScore,
     Ticked,
 )
 from tests.session.driver import AUTO, AUTO_VAD, TURN_MODE, UNIT_BYTES, Driver
@@ -93,3 +94,21 @@ def test_the_model_hears_turns_in_the_order_they_came() -> None:
     driver.do(BargedIn())
     driver.do(ResponseRequested(ResponseOptions()))
     assert driver.last_unit().unit.pcm == earlier + later
+
+
+def test_deferred_speech_becomes_a_turn_before_what_is_committed_after_it() -> None:
+    driver = Driver(replace(TURN_MODE, turn_detection=TurnDetection(interrupt_response=False)))
+    driver.append(1000, probability=0.98)
+    driver.do(InputCommitted(create_response=True))
+    driver.append(1000, probability=0.98)
+    driver.do(InputCommitted())
+    deferred = driver.said(InputItemCommitted)[-1]
+    assert deferred.is_deferred
+    driver.append(1000, probability=0.98)
+    # One append ends the answer and the utterance that is spoken over it.
+    samples = driver.heard_samples
+    scores = tuple(SpeechScore(0.0, samples + 512 * n) for n in range(1, 32))
+    driver.do(AudioAppended(bytes(UNIT_BYTES), scores=scores, overlap_action="barge_in"))
+    added = [event.item.item_id for event in driver.said(ItemAdded)]
+    committed = driver.said(InputItemCommitted)[-1].item_id
+    assert added.index(deferred.item_id) < added.index(committed)

@@ -147,8 +147,6 @@ def _user_words(state: SessionState, heard: str) -> list[Effect]:
         state.history.change(item_id, text=heard)
         return [Emit(InputTranscribed(item_id, heard, known.audio_ms))]
     if state.input.open_item.item_id == item_id:
-        state.input.open_item.item_id = None  # it is an item now; what follows is another one
-    if state.input.open_item.item_id == item_id:
         state.input.open_item.item_id = None  # what is committed yet is an item of its own
     audio_ms = _spoken_ms(state, utterance)
     previous = state.history.last_id

@@ -161,8 +161,8 @@ MUTANTS = [
     Mutant(
         "deferred overlap does not count",
         "ledger/input.py",
-        "len(self._turns) + int(self.has_deferred)",
-        "len(self._turns)",
+        "sum(bool(turn.spans) for turn in self._turns) + int(self.has_deferred)",
+        "sum(bool(turn.spans) for turn in self._turns)",
     ),
     Mutant(
         "cancelled input comes back",

@@ -119,6 +119,9 @@ class Connection:
         self._attachment = host.new_attachment()
         self._lobby = self._outbound = host.lobby(self._attachment)
         self._actor: SessionActor | None = None
+        self._asked: SessionActor | None = None
+        """The session that this socket asks for and may not get: it must not be told what to do."""
+        self._configured_by_s = self._clock.now() + host.world.limits.config_timeout_s
         self._timer: Timer | None = None
         self._is_closing = False
 
@@ -168,8 +171,7 @@ class Connection:
         if self._query.model is not None and self._query.autostarts:
             self._begin(self._host.defaults)
             return
-        limit_s = self._host.world.limits.config_timeout_s
-        self._timer = self._clock.call_at(self._clock.now() + limit_s, self._time_out)
+        self._start_timer()
 
     async def _take_first(self, command: Command) -> None:
         """Open the session with its first event; what can not begin one leaves the socket open."""
@@ -213,13 +215,15 @@ class Connection:
         if actor is None:
             self._say(ResumeRefused(REFUSED_TEXT), asked.event_id)
             return
-        self._actor = actor  # should this be cancelled, the session must hear of it
+        self._stop_timer()  # the client has said what it wants; the answer may take its time
+        self._asked = actor  # should this be cancelled, the session must hear of it
         refusal = await actor.attach(self._attachment, asked)
+        self._asked = None
         if refusal is None:
             self._enter(actor)
         else:
-            self._actor = None
             self._put(refusal)
+            self._start_timer()
 
     def _enter(self, actor: SessionActor) -> None:
         """The socket has a session: what is sent comes from there, after what was said before."""
@@ -292,8 +296,12 @@ class Connection:
     def _hang_up(self) -> None:
         self._stop_timer()
         self._outbound.leave(self._attachment)
-        if self._actor is not None:
-            self._actor.post(SocketLost(self._attachment))
+        actor = self._actor or self._asked
+        if actor is not None:
+            actor.post(SocketLost(self._attachment))
+
+    def _start_timer(self) -> None:
+        self._timer = self._clock.call_at(self._configured_by_s, self._time_out)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

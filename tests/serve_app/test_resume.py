@@ -142,6 +142,35 @@ async def test_unknown_over_and_wrong_are_one_refusal_and_leave_another_try() ->
         other.socket.vanish()
 
 
+@pytest.mark.parametrize("token", [None, "wrong"])
+async def test_a_resume_that_waits_long_has_no_time_limit_and_harms_nobody(
+    token: str | None,
+) -> None:
+    async with dialled(ScriptedDirectory(), limits=RESUMES) as line:
+        created = await opened(line)
+        line.directory.knobs.hold("configure")
+        line.socket.say(update(voice="low", input_audio_format="g711_ulaw"))
+        await line.directory.knobs.wait_called("configure")
+        other = line.another()
+        other.socket.say(resume(created, 1, token=token))
+        await settle()
+        line.clock.advance(RESUMES.config_timeout_s)
+        await settle()
+        line.directory.knobs.release("configure")
+        if token is None:
+            assert (await other.hear())["type"] == "session.resumed"
+            assert (await other.hear())["type"] == "session.updated"
+            other.socket.vanish()
+            return
+        assert (await line.hear())["type"] == "session.updated"
+        assert await code(other) == "session_resume_expired"
+        line.clock.advance(1)
+        assert await code(other) == "config_timeout", "a refusal gives no more time"
+        assert await other.socket.wait_closed() == (1000, "config_timeout")
+        line.socket.say(client("session.heartbeat"))
+        assert (await line.hear())["type"] == "session.heartbeat_ack"
+
+
 async def test_a_socket_with_a_session_can_not_ask_for_one() -> None:
     async with dialled(ScriptedDirectory(), limits=RESUMES) as line:
         created = await opened(line)

@@ -133,10 +133,10 @@ class SessionActor:
             log.exception("session %s broke: %s", self.fence.session_id, list(self._session.story))
             if shell is not None:
                 shell.end()
+            self._refuse_from_now_on()  # giving the stages back may take its time
             await self._give_up(shell)
         finally:
-            self._has_ended = True
-            self._refuse_asking()
+            self._refuse_from_now_on()
             self.outbound.finish()
 
     def _shell(self, group: asyncio.TaskGroup) -> Shell:
@@ -257,6 +257,11 @@ class SessionActor:
         asking = self._asking.pop(attachment, None)
         if asking is not None and not asking.done():
             asking.set_result(answer)
+
+    def _refuse_from_now_on(self) -> None:
+        """Nobody can have this session any more."""
+        self._has_ended = True
+        self._refuse_asking()
 
     def _refuse_asking(self) -> None:
         """The session is over: whoever still waits for it does not get it."""

@@ -22,6 +22,8 @@ from session.events import (
     SessionExpired,
     SessionUpdated,
 )
+from session.ids import AttachmentId
+from session.realtime.commands import SessionResumeAsked
 from session.socket_stimuli import FIRST_ATTACHMENT, ReaderStalled, SocketLost
 from session.stimuli import (
     BargedIn,
@@ -207,5 +209,22 @@ async def test_a_port_that_breaks_its_promise_ends_its_own_session(call: str) ->
     async with Rig(directory, config=config()) as rig:
         rig.post(audio(1_000), SessionConfigured(ConfigPatch((("voice", "low"),))))
         assert await rig.until(CloseSocket) == CloseSocket(1011, "internal_error")
+        await rig.ended()
+    assert directory.open_sessions == directory.bound_sessions == 0
+
+
+async def test_nobody_waits_for_a_session_that_broke_and_can_not_give_its_stages_back() -> None:
+    directory = answering()
+    directory.knobs.hold("close")
+    async with Rig(directory, config=config()) as rig:
+        await rig.until(SessionUpdated)
+        rig.session.breaks_at = InputCleared
+        rig.post(InputCleared())
+        await directory.knobs.wait_called("close")
+        asked = SessionResumeAsked(rig.actor.fence.session_id, "token", 0)
+        refused = await rig.actor.attach(AttachmentId("att_late"), asked)
+        assert isinstance(refused, ErrorRaised)
+        assert refused.error.wire_code == "session_resume_expired"
+        directory.knobs.release("close")
         await rig.ended()
     assert directory.open_sessions == directory.bound_sessions == 0

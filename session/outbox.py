@@ -177,9 +177,9 @@ class Outbox:
         self._sending_bytes = 0
 
     def _detach(self, effect: DetachSocket, fence: Fence, now: float) -> None:
-        if effect.attachment in self._lanes:
-            closing = () if effect.close is None else (effect.close,)
-            self._lanes[effect.attachment] = deque(closing)
+        lane = self._lanes.pop(effect.attachment, None)
+        if lane is not None and effect.close is not None:  # else its socket is gone already
+            self._lanes[effect.attachment] = deque([effect.close])
         self._attached = None
         self._sending_bytes = self._queued_bytes = 0
         while self._queue:

@@ -200,6 +200,14 @@ def test_a_socket_that_is_let_go_is_told_to_close() -> None:
     assert way.hear(B) == ["SessionResumed", "1:x"]
 
 
+def test_nothing_is_kept_for_a_socket_that_was_gone_before_it_was_attached() -> None:
+    way = Way()
+    way.outbox.leave(B)
+    way.resume(B, 0, replaces=True)
+    way.do(DetachSocket(B))
+    assert list(way.outbox._lanes) == [A]  # noqa: SLF001  # nobody else would notice
+
+
 def test_a_replay_that_breaks_is_replayed_again() -> None:
     way = Way()
     way.say("x", "y")

@@ -11,8 +11,8 @@ from typing import Final
 from session.model_profile import ModelProfile
 from session.tools import FREE_CHOICE, NO_TOOLS, Tool, ToolChoice, ToolList
 
-ECHO_MAX_CHARS: Final = 65_536
-"""Bound of all fields that a session echoes without using them, as JSON text."""
+ECHO_MAX_BYTES: Final = 65_536
+"""Bound of all fields that a session echoes without using them, as JSON text in UTF-8."""
 
 
 class AudioEncoding(enum.Enum):
@@ -105,9 +105,9 @@ class EchoedPatch:
         named = dict(self.fields)
         merged = [pair for pair in current if pair[0] not in named] + list(named.items())
         kept: list[tuple[str, str]] = []
-        room = ECHO_MAX_CHARS
+        room = ECHO_MAX_BYTES
         for name, text in reversed(merged):
-            size = len(name) + len(text)
+            size = len(name.encode()) + len(text.encode())
             if size <= room:
                 room -= size
                 kept.append((name, text))

@@ -37,8 +37,8 @@ from session.realtime.setting_names import Named, Setting, flatten, take, take_s
 from session.realtime.tool_fields import session_tool_choice, session_tools
 from session.realtime.turn_detection import read_turn_detection
 
-MAX_ECHO_CHARS: Final = 32_768
-"""A field that nobody uses is echoed only up to this size."""
+MAX_ECHO_BYTES: Final = 32_768
+"""A field that nobody uses is echoed only up to this size, as JSON text in UTF-8."""
 
 SHARED_SETTINGS: Final = (
     Setting("output_modalities", modalities, ("output_modalities", "modalities")),
@@ -154,18 +154,18 @@ def read_patch(session: Named, prefix: str) -> ConfigPatch:
 def _refuse_forbidden(named: Named, prefix: str) -> None:
     for name in named:
         key = name.rpartition(".")[2]
+        param = f"{prefix}{name[:MAX_NAME_CHARS]}"
         if key in PRIVATE_KEYS or name == "extra_body.initial_user_text":
             raise UnsupportedOption(
-                f"{prefix}{name} is the server's own setting; leave it out",
+                f"{param} is the server's own setting; leave it out",
                 code="invalid_duplex_runtime_config",
-                param=prefix + name,
+                param=param,
             )
         if key in ("ref_audio_path", "tts_ref_audio_path"):
             raise UnsupportedOption(
-                f"{prefix}{name}: paths are not opened; send the recording as a data: URL in "
-                "ref_audio",
+                f"{param}: paths are not opened; send the recording as a data: URL in ref_audio",
                 code="unsupported_ref_audio_path",
-                param=prefix + name,
+                param=param,
             )
 
 
@@ -218,5 +218,5 @@ def _echoed(named: Named) -> Iterator[tuple[str, str]]:
         fields["extra_body"] = extra
     for name, value in fields.items():
         as_json = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        if len(name) <= MAX_NAME_CHARS and len(as_json) <= MAX_ECHO_CHARS:
+        if len(name) <= MAX_NAME_CHARS and len(as_json.encode()) <= MAX_ECHO_BYTES:
             yield name, as_json

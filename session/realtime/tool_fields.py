@@ -13,8 +13,8 @@ from session.realtime.readers import bad_value, missing, text, too_long
 from session.tools import Tool, ToolChoice, ToolList, ToolUse
 
 MAX_TOOLS: Final = 128
-MAX_TOOLS_CHARS: Final = 32_768
-"""Bound of a whole list as JSON text; no more of it could be echoed."""
+MAX_TOOLS_BYTES: Final = 32_768
+"""Bound of a whole list as JSON text in UTF-8; no more of it could be echoed."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -40,8 +40,8 @@ def read_tools(value: object, param: str) -> tuple[Tool, ...]:
         return ()
     if not isinstance(value, list) or len(value) > MAX_TOOLS:
         raise bad_value(param, f"a list of at most {MAX_TOOLS} functions")
-    if len(_json(value)) > MAX_TOOLS_CHARS:
-        raise too_long(param, f"{MAX_TOOLS_CHARS} characters")
+    if len(_json(value).encode()) > MAX_TOOLS_BYTES:
+        raise too_long(param, f"{MAX_TOOLS_BYTES} bytes of JSON")
     tools = tuple(_tool(entry, f"{param}.{index}") for index, entry in enumerate(value))
     if len({tool.name for tool in tools}) < len(tools):
         raise bad_value(param, "functions with different names")
@@ -68,7 +68,7 @@ def _tool(entry: object, param: str) -> Tool:
         schema = {}
     if not isinstance(schema, dict) or schema.get("type", "object") != "object":
         raise bad_value(f"{param}.parameters", "a JSON schema of type object")
-    description = text(MAX_TOOLS_CHARS)(entry.get("description") or "", f"{param}.description")
+    description = text(MAX_TOOLS_BYTES)(entry.get("description") or "", f"{param}.description")
     return Tool(_name(entry, param), description, _json(schema))
 
 

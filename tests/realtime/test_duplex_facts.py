@@ -358,6 +358,7 @@ def test_an_error_tells_what_is_known_and_nothing_else() -> None:
     assert told(ErrorRaised(AdmissionRefused("full")))["retryable"] is True
     assert told(ErrorRaised(StageTimeout("late")))["type"] == "server_error"
     assert len(str(told(ErrorRaised(IllegalNow("x" * 99_999)))["message"])) == 2_000
+    assert len(str(told(ErrorRaised(IllegalNow("no", param="x" * 99_999)))["param"])) == 512
 
 
 def test_a_commit_names_the_turn_that_its_item_has_reserved() -> None:

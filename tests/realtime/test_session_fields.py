@@ -6,7 +6,7 @@ import json
 import pytest
 
 from session.config import (
-    ECHO_MAX_CHARS,
+    ECHO_MAX_BYTES,
     AudioEncoding,
     AudioFormat,
     ConfigPatch,
@@ -18,8 +18,8 @@ from session.config import (
 )
 from session.model_profile import ModelProfile
 from session.realtime.readers import MAX_REF_AUDIO_CHARS
-from session.realtime.session_fields import MAX_ECHO_CHARS, PRIVATE_KEYS
-from session.stimuli import SessionConfigured
+from session.realtime.session_fields import MAX_ECHO_BYTES, PRIVATE_KEYS
+from session.stimuli import EventRefused, SessionConfigured
 from tests.realtime.wire_texts import refused, sent
 
 Fields = dict[str, object]
@@ -217,6 +217,13 @@ def test_a_private_key_is_refused_wherever_it_stands(key: str) -> None:
     assert refused(inside) == (code, f"session.extra_body.{key}")
 
 
+@pytest.mark.parametrize("key", ["ref_audio_path", "ref_audio_data"])
+def test_a_long_name_is_not_kept_for_its_refusal(key: str) -> None:
+    command = sent("session.update", session={"n" * 100_000 + "." + key: 1})
+    assert isinstance(command, EventRefused)
+    assert len(command.error.message) + len(command.error.param or "") < 1_000
+
+
 def test_one_wrong_setting_refuses_the_whole_update() -> None:
     assert refused(sent("session.update", session={"voice": "alto", "speed": 9}))
 
@@ -400,9 +407,9 @@ def test_an_echo_is_replaced_by_name_and_kept_otherwise() -> None:
 
 
 def test_a_field_too_large_to_echo_is_accepted_and_dropped() -> None:
-    assert patch(prompt="x" * (MAX_ECHO_CHARS - 1)) == ConfigPatch()
+    assert patch(prompt="x" * (MAX_ECHO_BYTES - 1)) == ConfigPatch()
     assert patch(**{"n" * 300: 1}) == ConfigPatch()
-    assert after(QUIET, prompt="x" * (MAX_ECHO_CHARS - 2)).echoed
+    assert after(QUIET, prompt="x" * (MAX_ECHO_BYTES - 2)).echoed
 
 
 def test_the_echo_stays_bounded_and_newer_fields_win() -> None:
@@ -410,7 +417,16 @@ def test_the_echo_stays_bounded_and_newer_fields_win() -> None:
     for number in range(6):
         config = after(config, **{f"field_{number}": "x" * 20_000})
     assert [name for name, _ in config.echoed] == ["field_3", "field_4", "field_5"]
-    assert sum(len(name) + len(text) for name, text in config.echoed) <= ECHO_MAX_CHARS
+    assert sum(len(name) + len(text) for name, text in config.echoed) <= ECHO_MAX_BYTES
+
+
+def test_an_echo_is_measured_as_it_is_sent() -> None:
+    quarter = MAX_ECHO_BYTES // 4
+    assert patch(prompt="\U0001f600" * quarter) == ConfigPatch()
+    config = QUIET
+    for number in range(9):
+        config = after(config, **{f"field_{number}": "\U0001f600" * (quarter - 1)})
+    assert [name for name, _ in config.echoed] == ["field_8"]
 
 
 def test_an_echo_is_json() -> None:

@@ -43,6 +43,7 @@ MAX_TEXT_BYTES: Final = 6 * MAX_TEXT_CHARS
 MAX_MARKS: Final = 1_000
 MAX_LATENCIES: Final = 4_096
 MAX_MESSAGE_CHARS: Final = 2_000
+MAX_PARAM_CHARS: Final = 512
 
 _RESPONSE_FORMAT: Final = {AudioEncoding.PCM16: "pcm"}
 
@@ -205,7 +206,7 @@ def error_object(error: DuplexError, event_id: str | None) -> ErrorObject:
         code=error.wire_code,
         message=error.message[:MAX_MESSAGE_CHARS],
         event_id=event_id,
-        param=error.param,
+        param=None if error.param is None else error.param[:MAX_PARAM_CHARS],
         retryable=True if error.retryable else None,
     )
 

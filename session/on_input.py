@@ -10,7 +10,7 @@ seed: Realtime input ownership.
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import Final, assert_never
 
 from session.answering import interrupt, leave_epoch
 from session.effects import Effect, Emit
@@ -22,6 +22,7 @@ from session.events import (
 )
 from session.idle_user import begin_wait, note_place
 from session.ids import ItemId
+from session.ledger.input import InputLedger
 from session.ledger.spans import Span, frame_bytes
 from session.on_commit import commit_by_detector
 from session.overlap import OverlapAction, OverlapFacts, OverlapRuling, rule
@@ -32,6 +33,9 @@ from session.stimuli import AudioAppended, InputCancelled, InputCleared, TextApp
 from session.unit import INPUT_RATE_HZ, SAMPLE_BYTES, samples_to_ms
 from session.user_items import forget_words, reserve_target
 from session.vad import Offset, Onset
+
+MAX_PIECES: Final = 65_536
+"""Appends that may wait, however small: each takes more memory than its bytes say."""
 
 InputStimulus = AudioAppended | TextAppended | InputCleared | InputCancelled
 
@@ -72,15 +76,20 @@ def handle(state: SessionState, stimulus: InputStimulus, now: float) -> list[Eff
             assert_never(stimulus)
 
 
+def has_room(ledger: InputLedger, n_bytes: int, *, limit_bytes: int) -> bool:
+    """Whether one more append of this size may wait."""
+    return ledger.pieces < MAX_PIECES and ledger.waiting_bytes + n_bytes <= limit_bytes
+
+
 def _append(state: SessionState, append: AudioAppended, now: float) -> list[Effect]:
     span = _span(append)
     size = len(span.pcm) + frame_bytes((span,))
     limit = state.limits.max_pending_input_bytes_per_session
-    if state.input.waiting_bytes + size > limit:
+    if not has_room(state.input, size, limit_bytes=limit):
         state.input.add(span, discard="refused")
         if state.detector is not None and append.scores:
             state.detector.skip(append.scores[-1].end_sample)
-        error = InputBackpressure(f"{limit} bytes of input are already waiting; send slower")
+        error = InputBackpressure(_too_much(limit))
         return [Emit(ErrorRaised(error, append.event_id))]
     state.append.last_input_at_s = now
     effects: list[Effect] = []
@@ -88,6 +97,13 @@ def _append(state: SessionState, append: AudioAppended, now: float) -> list[Effe
         effects += _take(state, part, now)
     note_place(state, now)
     return effects + pump(state, now)
+
+
+def _too_much(limit_bytes: int) -> str:
+    return (
+        f"{limit_bytes} bytes or {MAX_PIECES} appends of input are already waiting: send slower, "
+        "in larger pieces, or commit first"
+    )
 
 
 def _span(append: AudioAppended) -> Span:
@@ -269,8 +285,8 @@ def _append_text(state: SessionState, text: str, event_id: str | None) -> list[E
         error = UnsupportedOption(
             f"{state.config.model} takes no text input", code="native_text_append_unsupported"
         )
-    elif state.input.waiting_bytes + len(text) > limit:
-        error = InputBackpressure(f"{limit} bytes of input are already waiting; commit first")
+    elif not has_room(state.input, len(text), limit_bytes=limit):
+        error = InputBackpressure(_too_much(limit))
     elif not text:
         error = IllegalNow("text is empty", code="bad_event", param="text")
     if error is not None:

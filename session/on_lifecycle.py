@@ -2,12 +2,18 @@
 
 from collections import deque
 from dataclasses import replace
-from typing import assert_never
+from typing import Final, assert_never
 
 from session.config import SessionConfig
 from session.effects import CloseSocket, Effect, Emit, OpenStages
 from session.endings import INTERNAL_ERROR, TRY_AGAIN_LATER, give_back
-from session.errors import ClientError, LimitError, UnsupportedOption
+from session.errors import (
+    ClientError,
+    DuplexError,
+    InputBackpressure,
+    LimitError,
+    UnsupportedOption,
+)
 from session.events import (
     ErrorRaised,
     HeartbeatAnswered,
@@ -31,6 +37,9 @@ from session.stimuli import (
     TurnSignalled,
 )
 from session.vad import SpeechDetector
+
+MAX_WAITING_UPDATES: Final = 16
+"""Updates that may wait for the stages, each with all settings, a voice recording among them."""
 
 Opening = OpenRequested | StagesOpened | OpenFailed
 Settings = SessionConfigured | StagesConfigured | ConfigureFailed
@@ -111,7 +120,11 @@ def _opened(state: SessionState, now: float) -> list[Effect]:
 
 def _configure(state: SessionState, configured: SessionConfigured, now: float) -> list[Effect]:
     candidate = configured.patch.apply_to(_newest_candidate(state))
-    error = _update_refusal(state, candidate)
+    error: DuplexError | None = _update_refusal(state, candidate)
+    if error is None and len(state.updates) >= MAX_WAITING_UPDATES:
+        error = InputBackpressure(
+            f"{MAX_WAITING_UPDATES} updates wait for the model; send this one again later"
+        )
     if error is not None:
         return [Emit(ErrorRaised(error, configured.event_id))]
     unchanged = state.runtime(candidate) == state.runtime(_newest_candidate(state))

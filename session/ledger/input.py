@@ -95,6 +95,12 @@ class InputLedger:
         return self.pending_bytes + self._frame_bytes + self._text_chars + texts
 
     @property
+    def pieces(self) -> int:
+        """Appends that wait, however small."""
+        turns = sum(len(turn.spans) for turn in self._waiting_turns())
+        return len(self._open) + turns + len(self.open_item.texts)
+
+    @property
     def turns(self) -> int:
         """Everything committed that waits for an answer."""
         return len(self._turns)

@@ -7,6 +7,7 @@ from session.ledger.history import KEPT_ITEMS, HistoryLedger, Item
 from session.ledger.input import InputLedger
 from session.ledger.playback import PlaybackLedger, whole_words
 from session.ledger.spans import Span
+from session.on_input import MAX_PIECES, has_room
 
 A = ResponseId("a")
 
@@ -19,6 +20,22 @@ def test_input_bytes_keep_their_order_through_a_roll_back() -> None:
     ledger.roll_back()
     ledger.validate()
     assert ledger.reserve_open(12).pcm == b"aabbccddeeff"
+
+
+def test_appends_are_counted_however_small_and_wherever_they_wait() -> None:
+    ledger = InputLedger()
+    for _ in range(MAX_PIECES // 2):
+        ledger.add(Span(b"ab"))
+    ledger.commit_open(ItemId("first"), is_wanted=False)
+    for _ in range(MAX_PIECES // 2 - 1):
+        ledger.add(Span(b"ab"))
+    limit_bytes = 2 * MAX_PIECES
+    assert has_room(ledger, 2, limit_bytes=limit_bytes)
+    assert not has_room(ledger, 3, limit_bytes=limit_bytes)
+    ledger.add_text("")
+    assert not has_room(ledger, 2, limit_bytes=limit_bytes)
+    ledger.discard_waiting("cancelled")
+    assert has_room(ledger, limit_bytes, limit_bytes=limit_bytes)
 
 
 def test_a_reservation_can_not_be_made_twice() -> None:

@@ -6,6 +6,7 @@ from session.config import AudioEncoding, AudioFormat, ConfigPatch, OverlapPolic
 from session.effects import ConfigureStages, Effect
 from session.errors import StageFailed
 from session.events import ErrorRaised, SessionUpdated
+from session.on_lifecycle import MAX_WAITING_UPDATES
 from session.stimuli import ConfigureFailed, SessionConfigured, StagesConfigured
 from tests.session.driver import AUTO, AUTO_VAD, PROFILE, Driver
 
@@ -43,6 +44,21 @@ def test_what_can_not_be_without_the_refused_one_is_refused_with_it() -> None:
     refuse(d)
     assert [error.event_id for error in d.said(ErrorRaised)] == ["u1", "u2"]
     assert d.asked(ConfigureStages)[-1].runtime.temperature == 0.7
+
+
+def test_updates_do_not_wait_without_end() -> None:
+    d = Driver(AUTO, profile=FLEXIBLE)
+    for number in range(MAX_WAITING_UPDATES + 2):
+        d.do(update(f"u{number}", temperature=number / 100))
+    errors = d.said(ErrorRaised)
+    assert [error.event_id for error in errors] == [
+        f"u{MAX_WAITING_UPDATES}",
+        f"u{MAX_WAITING_UPDATES + 1}",
+    ]
+    assert {error.error.wire_code for error in errors} == {"input_backpressure"}
+    for _ in range(MAX_WAITING_UPDATES):
+        d.configured()
+    assert d.session.config.temperature == (MAX_WAITING_UPDATES - 1) / 100
 
 
 def test_an_answer_to_a_question_that_was_not_asked_changes_nothing() -> None:

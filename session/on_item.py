@@ -247,7 +247,8 @@ def _ack_target(state: SessionState, ack: PlaybackAcked) -> ResponseId | ClientE
                 param="item_id",
             )
         response_id = named
-    response_id = response_id or _meant(state)
+    if response_id is None:
+        response_id = _meant(state)
     if response_id is None or not (
         state.playback.knows(response_id) or state.playback.is_past(response_id)
     ):

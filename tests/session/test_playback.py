@@ -118,6 +118,14 @@ def test_nothing_and_a_stranger_are_not_found() -> None:
     assert codes(d) == ["playback_item_not_found"] * 3
 
 
+def test_an_item_whose_name_says_nothing_is_not_the_newest_answer() -> None:
+    d = Driver()
+    speaking(d)
+    d.voice("one two ", 1000)
+    d.do(PlaybackAcked(played_ms=10, item_id=ItemId("item_")))
+    assert codes(d) == ["playback_item_not_found"]
+
+
 def test_an_item_of_another_response_is_a_mismatch() -> None:
     d = Driver()
     speaking(d)

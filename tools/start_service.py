@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
     # Cancelled calls are normal here: an interruption refuses the unit it overtakes.
     env = {"RAY_IGNORE_UNHANDLED_ERRORS": "1", **os.environ}
     command = [str(Path(sys.executable).parent / "serve"), "run", "--address", "local", str(file)]
-    service = subprocess.Popen(command, env=env)
+    service = start(command, env)
     # Ctrl-C reaches the service by itself; this process waits for it to clean up.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: service.send_signal(signal.SIGINT))
@@ -45,6 +45,15 @@ def main(arguments: list[str]) -> int:
     status = service.wait()
     ended.set()
     return status
+
+
+def start(command: list[str], env: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Start what SIGINT ends, even where that is ignored here: a shell's `&` does that."""
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        return subprocess.Popen(command, env=env)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def is_taken(host: str, port: int) -> bool:

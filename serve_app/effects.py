@@ -35,7 +35,13 @@ from session.effects import (
     TrimJournal,
     WakeAt,
 )
-from session.errors import DuplexError, StageContractBroken, StageError, StageUnavailable
+from session.errors import (
+    ClientError,
+    DuplexError,
+    StageContractBroken,
+    StageError,
+    StageUnavailable,
+)
 from session.events import ErrorRaised, Event
 from session.fence import Fence, FenceVerdict
 from session.ids import AttachmentId
@@ -231,7 +237,7 @@ async def _submit_unit(effect: SubmitUnit, shell: Shell) -> None:
             unit=effect.unit,
             config_generation=effect.config_generation,
         )
-    except StageError as error:
+    except (StageError, ClientError) as error:
         shell.post(UnitFailed(effect.fence, effect.seq, error))
         return
     is_spoken = appended.result.speech_follows
@@ -288,7 +294,7 @@ async def _configure_stages(effect: ConfigureStages, shell: Shell) -> None:
     await _after_cancel(shell)
     try:
         await shell.opened().configure(effect.fence, effect.runtime, effect.generation)
-    except StageError as error:
+    except (StageError, ClientError) as error:
         shell.post(ConfigureFailed(effect.fence, effect.generation, error))
     else:
         shell.post(StagesConfigured(effect.fence, effect.generation))

@@ -26,7 +26,8 @@ class AppendedRef(NamedTuple):
 class StageSession(Protocol):
     """Both stages, leased and opened for one session.
 
-    Every method raises `session.errors.StageError` (or a LimitError at open) and nothing else.
+    Every method raises `session.errors.StageError` (or a LimitError at open) and nothing else but
+    ClientError, where the model refuses what a client asked for: at open, append and configure.
     After `close` or a loss, later calls fail at once, before anything is submitted.
     """
 

@@ -49,11 +49,18 @@ class _Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+MAY_BE_0: Final = frozenset({"disconnect_grace_s"})
+"""Limits whose 0 means something: a lost socket ends its session at once."""
+
+
 def _limit_fields() -> dict[str, Any]:
-    """Return the fields of SessionLimits as pydantic wants them; every limit is positive."""
+    """Return the fields of SessionLimits as pydantic wants them; all but MAY_BE_0 are positive."""
     hints = get_type_hints(SessionLimits)
     return {
-        limit.name: (Annotated[hints[limit.name], Field(gt=0)], limit.default)
+        limit.name: (
+            Annotated[hints[limit.name], Field(ge=0) if limit.name in MAY_BE_0 else Field(gt=0)],
+            limit.default,
+        )
         for limit in dataclasses.fields(SessionLimits)
     }
 

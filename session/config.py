@@ -121,7 +121,8 @@ class SessionLimits:
     idle_ttl_s: float | None = 300.0
     """A session in which nothing happens ends after this; null: never for that reason."""
     disconnect_grace_s: float = 30.0
-    """A session without a client keeps its stages for this long."""
+    """A session without a client keeps its stages for this long; 0: it ends with its socket, and
+    no session can be resumed."""
     reaper_interval_s: float = 5.0
     """How often leases are looked at, and a failed release is tried again."""
     lease_ttl_s: float = 15.0

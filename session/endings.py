@@ -23,6 +23,7 @@ from session.stimuli import (
 
 NORMAL_CLOSURE: Final = 1000
 GOING_AWAY: Final = 1001
+POLICY_VIOLATION: Final = 1008
 INTERNAL_ERROR: Final = 1011
 TRY_AGAIN_LATER: Final = 1013
 

@@ -32,10 +32,15 @@ def watch_user(state: SessionState, now: float) -> None:
         begin_wait(state, now)
 
 
-def note_place(state: SessionState, now: float) -> None:
-    """Audio comes in: the first after the answer was played is where the silence begins."""
-    if state.idle.start_byte is None and now >= _begins_at(state):
-        state.idle.start_byte = state.input.total_bytes
+def note_place(state: SessionState, now: float, *, began_byte: int) -> None:
+    """Audio has come in, from `began_byte` on: find where in it the answer had been played.
+
+    What comes in now was recorded until now.
+    """
+    late_s = now - _begins_at(state)
+    if state.idle.start_byte is None and late_s >= 0:
+        late_bytes = int(late_s * INPUT_RATE_HZ) * SAMPLE_BYTES
+        state.idle.start_byte = max(began_byte, state.input.total_bytes - late_bytes)
 
 
 def begin_wait(state: SessionState, now: float) -> None:

@@ -93,9 +93,10 @@ def _append(state: SessionState, append: AudioAppended, now: float) -> list[Effe
         return [Emit(ErrorRaised(error, append.event_id))]
     state.append.last_input_at_s = now
     effects: list[Effect] = []
+    before = state.input.total_bytes
     for part in _parts(state, append, _edges(state, append, now)):
         effects += _take(state, part, now)
-    note_place(state, now)
+    note_place(state, now, began_byte=before)
     return effects + pump(state, now)
 
 

@@ -1,12 +1,13 @@
 """Handlers for a session's birth, its settings, and what changes nothing else."""
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, assert_never
 
 from session.config import SessionConfig
 from session.effects import CloseSocket, Effect, Emit, OpenStages
-from session.endings import INTERNAL_ERROR, TRY_AGAIN_LATER, give_back
+from session.endings import INTERNAL_ERROR, POLICY_VIOLATION, TRY_AGAIN_LATER, give_back
 from session.errors import (
     ClientError,
     DuplexError,
@@ -41,6 +42,15 @@ from session.vad import SpeechDetector
 MAX_WAITING_UPDATES: Final = 16
 """Updates that may wait for the stages, each with all settings, a voice recording among them."""
 
+UPDATE_CODES: Final[Mapping[str, str]] = {
+    "instructions": "instructions_update_unsupported",
+    "voice": "voice_update_unsupported",
+    "temperature": "temperature_update_unsupported",
+    "max_output_tokens": "max_output_tokens_update_unsupported",
+    "speed": "speed_update_unsupported",
+}
+"""Settings of the model, and the code of the error where it can not change them."""
+
 Opening = OpenRequested | StagesOpened | OpenFailed
 Settings = SessionConfigured | StagesConfigured | ConfigureFailed
 Notice = HeartbeatReceived | TurnSignalled | EventRefused
@@ -62,11 +72,21 @@ def handle_opening(state: SessionState, stimulus: Opening, now: float) -> list[E
             state.life = move_life(state.life, LifeTrigger.OPEN_FAILED)
             if was_abandoned:
                 return [CloseSocket(state.close_code, state.close_reason)]
-            code = TRY_AGAIN_LATER if isinstance(error, LimitError) else INTERNAL_ERROR
+            code = _close_code(error)
             refused = ErrorRaised(error, state.open_event_id)
             return [Emit(refused), CloseSocket(code, error.wire_code)]
         case _:
             assert_never(stimulus)
+
+
+def _close_code(error: DuplexError) -> int:
+    match error:
+        case LimitError():
+            return TRY_AGAIN_LATER
+        case ClientError():
+            return POLICY_VIOLATION
+        case _:
+            return INTERNAL_ERROR
 
 
 def handle_settings(state: SessionState, stimulus: Settings, now: float) -> list[Effect]:
@@ -162,14 +182,16 @@ def _update_refusal(state: SessionState, candidate: SessionConfig) -> ClientErro
         return UnsupportedOption(candidate.tools_problem, code="bad_event", param="session.tools")
     if candidate.model != config.model:
         return UnsupportedOption(
-            "the model of a session can not change", code="model_update_unsupported", param="model"
+            "the model of a session can not change",
+            code="model_update_unsupported",
+            param="session.model",
         )
-    for name in ("instructions", "voice", "temperature", "max_output_tokens", "speed"):
+    for name in UPDATE_CODES:
         changed = getattr(candidate, name) != getattr(config, name)
         if changed and name not in state.profile.updatable:
             return UnsupportedOption(
                 f"{config.model} can not change {name} during a session",
-                code=f"{name}_update_unsupported",
+                code=UPDATE_CODES[name],
                 param=f"session.{name}",
             )
     if candidate.voice != config.voice and state.response.started:

@@ -5,7 +5,8 @@ the door in front of them: fence check, order, idempotency, cancellation. Gatewa
 actors speak to the door only.
 
 Errors: a model raises `session.errors.StageFailed` for a unit it can not process (the session
-lives); anything else it raises is a fault of the plugin and is reported as StageFailed too.
+lives) and UnsupportedOption for a setting that only it can judge, such as the name of a voice;
+anything else it raises is a fault of the plugin and is reported as StageFailed too.
 """
 
 from collections.abc import AsyncIterator, Callable

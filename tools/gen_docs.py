@@ -81,7 +81,7 @@ def error_row(kind: type[DuplexError], depth: int, codes: set[str]) -> str:
         f"`{kind.wire_type}`",
         ", ".join(f"`{name}`" for name in names),
         "yes" if kind.retryable else "no",
-        first_line(inspect.getdoc(kind) or ""),
+        summary(inspect.getdoc(kind) or ""),
     )
     return "| " + " | ".join(cells) + " |"
 
@@ -92,10 +92,27 @@ def used_codes() -> dict[str, set[str]]:
     found: dict[str, set[str]] = defaultdict(set)
     for package in RAISING_PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
+            tree = ast.parse(path.read_text())
+            tables = literal_tables(tree)
+            for node in ast.walk(tree):
                 if isinstance(node, ast.Call) and called_name(node) in names:
-                    found[called_name(node)] |= literal_codes(node)
+                    found[called_name(node)] |= codes_of(node, tables)
     return found
+
+
+def literal_tables(tree: ast.Module) -> dict[str, set[str]]:
+    """Return the texts in each dict of literals that a module has under a name."""
+    return {
+        statement.target.id: {
+            value.value
+            for value in statement.value.values
+            if isinstance(value, ast.Constant) and isinstance(value.value, str)
+        }
+        for statement in tree.body
+        if isinstance(statement, ast.AnnAssign)
+        and isinstance(statement.target, ast.Name)
+        and isinstance(statement.value, ast.Dict)
+    }
 
 
 def called_name(call: ast.Call) -> str:
@@ -107,15 +124,18 @@ def called_name(call: ast.Call) -> str:
             return ""
 
 
-def literal_codes(call: ast.Call) -> set[str]:
-    """Return the value of ``code="..."`` if it is a literal."""
-    return {
-        keyword.value.value
-        for keyword in call.keywords
-        if keyword.arg == "code"
-        and isinstance(keyword.value, ast.Constant)
-        and isinstance(keyword.value.value, str)
-    }
+def codes_of(call: ast.Call, tables: dict[str, set[str]]) -> set[str]:
+    """Return what ``code=`` can be: a literal, or the values of the table that it is taken from."""
+    found: set[str] = set()
+    for keyword in call.keywords:
+        match keyword:
+            case ast.keyword(arg="code", value=ast.Constant(value=str() as code)):
+                found.add(code)
+            case ast.keyword(arg="code", value=ast.Subscript(value=ast.Name(id=table))):
+                found |= tables.get(table, set())
+            case _:
+                pass
+    return found
 
 
 # --- configuration -----------------------------------------------------------------------------
@@ -165,7 +185,7 @@ def model_rows(kind: type[BaseModel]) -> list[str]:
         for name, field in kind.model_fields.items()
     }
     described = {
-        name: first_line(field.description)
+        name: summary(field.description)
         for name, field in kind.model_fields.items()
         if field.description
     }
@@ -205,7 +225,7 @@ def docs_in(body: list[ast.stmt]) -> dict[str, str]:
                 ast.AnnAssign(target=ast.Name(id=name)),
                 ast.Expr(value=ast.Constant(value=str(text))),
             ):
-                docs[name] = first_line(text)
+                docs[name] = summary(text)
             case _:
                 pass
     return docs
@@ -228,9 +248,9 @@ def shown(default: object) -> str:
             return f"`{default}`"
 
 
-def first_line(text: str) -> str:
-    """Return the first line of a docstring, safe in a table."""
-    return text.strip().split("\n")[0].replace("|", "\\|")
+def summary(text: str) -> str:
+    """Return the first paragraph of a docstring as one line, safe in a table."""
+    return " ".join(text.strip().split("\n\n")[0].split()).replace("|", "\\|")
 
 
 if __name__ == "__main__":

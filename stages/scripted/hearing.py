@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from session.config import AnswerSettings, RuntimeConfig
-from session.errors import StageFailed
+from session.errors import StageFailed, UnsupportedOption
 from session.ids import SessionId
 from session.tools import FunctionCall, ToolUse
 from session.unit import Decision, Unit, UnitResult
@@ -244,4 +244,8 @@ def check_voice(settings: ScriptedSettings, runtime: RuntimeConfig) -> None:
     """Refuse a voice that the script does not have."""
     if runtime.voice not in settings.voices:
         known = ", ".join(voice for voice in settings.voices if voice)
-        raise StageFailed(f"no voice {runtime.voice!r}; there are: {known}")
+        raise UnsupportedOption(
+            f"no voice {runtime.voice!r}; there are: {known}",
+            code="unsupported_voice",
+            param="session.voice",
+        )

@@ -114,6 +114,8 @@ async def test_who_is_replaced_is_told_and_does_not_come_back() -> None:
                 "type": "session.resume",
                 "session_id": created.session_id,
                 "resume_token": created.resume_token,
+                # session.updated, which the client has read and acknowledged by now.
+                "last_received_server_event_seq": 1,
             }
             async with service.dial("duplex=1&resume=1") as line:
                 await line.send(json.dumps(request))

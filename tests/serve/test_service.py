@@ -28,7 +28,9 @@ PATIENCE_S = 60.0
 @pytest.fixture(scope="module")
 def service(cluster: ServeCluster) -> Iterator[ServeCluster]:
     settings = {"sentences": 1, "speak_at_units": [1], "hang_at_units": [3], "chunk_delay_ms": 5}
-    cluster.deploy("scripted.yaml", {"model_settings": settings, "limits": {"max_sessions": 2}})
+    # Clients here hang up for good; tests/contract has those that come back.
+    limits = {"max_sessions": 2, "disconnect_grace_s": 0}
+    cluster.deploy("scripted.yaml", {"model_settings": settings, "limits": limits})
     yield cluster
     cluster.delete()
 

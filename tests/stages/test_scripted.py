@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from session.config import RuntimeConfig
-from session.errors import StageFailed
+from session.errors import StageFailed, UnsupportedOption
 from session.ids import SessionId
 from session.unit import OUTPUT_RATE_HZ, Decision, SpeechChunk, Unit
 from stages.contract import Plugin, Speech
@@ -161,10 +161,10 @@ async def test_closes_fail_as_often_as_the_script_says() -> None:
 
 async def test_a_voice_that_is_not_there_is_refused_and_changes_nothing() -> None:
     stage = ScriptedStage1(read_settings({}), Slept())
-    with pytest.raises(StageFailed, match="there are: low, high"):
+    with pytest.raises(UnsupportedOption, match="there are: low, high"):
         await stage.open(SID, RuntimeConfig(voice="soprano"))
     await stage.open(SID, RuntimeConfig(voice="low"))
-    with pytest.raises(StageFailed):
+    with pytest.raises(UnsupportedOption):
         await stage.configure(SID, RuntimeConfig(voice="soprano"))
     assert pitch_of([c async for c in stage.speak(SID, SPEECH)]) == pytest.approx(
         tone_hz(SID, "low"), abs=2

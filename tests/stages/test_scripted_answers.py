@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from session.config import AnswerSettings, RuntimeConfig
-from session.errors import StageFailed
+from session.errors import StageFailed, UnsupportedOption
 from session.ids import SessionId
 from session.tools import FunctionCall, Tool, ToolChoice, ToolOutput, ToolUse
 from session.unit import OUTPUT_RATE_HZ, Unit
@@ -81,7 +81,7 @@ async def test_a_failed_unit_leaves_nothing() -> None:
 
 async def test_an_unknown_voice_fails_its_answer_alone() -> None:
     stage = await opened(RuntimeConfig(instructions="kind", auto_response=False))
-    with pytest.raises(StageFailed, match="soprano"):
+    with pytest.raises(UnsupportedOption, match="soprano"):
         await stage.append(SID, ask(options=AnswerSettings(voice="soprano")))
     await stage.interrupt(SID, "", undoes_unit=False)
     assert text(await answer(stage, ask())) == "kind hi 1 kind hi 2"

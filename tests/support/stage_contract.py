@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from session.config import RuntimeConfig
-from session.errors import StageError, StageFailed
+from session.errors import StageError, StageFailed, UnsupportedOption
 from session.fence import Fence
 from session.ids import OperationId, SessionId
 from session.unit import INPUT_RATE_HZ, SAMPLE_BYTES, Decision, SpeechChunk, Unit
@@ -232,6 +232,8 @@ class StageContract:
             for half in (talk.stage0, talk.stage1):
                 try:
                     await half.configure(talk.fence, runtime, 0)
+                except UnsupportedOption:
+                    pass  # the client asked for something that there is not
                 except StageError as error:
                     assert error.survives  # noqa: PT017 - both outcomes are right, only this is not
         await talk.append(talk.silence())

@@ -1,15 +1,15 @@
 """The kernel's own events on the wire: each has a name, and nothing of it is lost."""
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, get_args
 
 import pytest
 
 from session.errors import IllegalNow
-from session.events import ErrorRaised, Event, SpeechDelta
+from session.events import ErrorRaised, Event, SessionUpdated, SpeechDelta
 from session.realtime.dialects.internal import NAMES, InternalProjector
-from tests.realtime.samples import DELTA, SAMPLES
+from tests.realtime.samples import DELTA, SAMPLES, SNAPSHOT
 
 
 def written(event: Event, seq: int | None = 7) -> dict[str, Any]:
@@ -50,3 +50,9 @@ def test_an_error_names_the_clients_event_inside() -> None:
     assert read["event_id"] == "event_1"
     assert read["error"]["event_id"] == "c-1"
     assert read["error"]["code"] == "illegal_now"
+
+
+def test_the_recording_of_a_voice_is_not_sent_back() -> None:
+    config = replace(SNAPSHOT.config, ref_audio=b"RIFF" * 1000)
+    read = written(SessionUpdated(replace(SNAPSHOT, config=config)))
+    assert read["session"]["config"]["ref_audio"] == ""

@@ -2,10 +2,11 @@
 
 Each event becomes one JSON object with the name below and the fields of its class in
 `session/events.py` or `session/socket_events.py`, as they are: audio is 24 kHz PCM16 in base64,
-enums are their values. Nothing is merged, split, translated or left out.
+enums are their values. Nothing is merged, split or translated, and nothing is left out but the
+recording of a voice (`ref_audio`), which the client has and which may be megabytes.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from pydantic import ConfigDict, TypeAdapter
@@ -13,6 +14,7 @@ from pydantic import ConfigDict, TypeAdapter
 from session import events as kernel
 from session import socket_events
 from session.realtime.dialects.shapes import error_object
+from session.snapshot import SessionSnapshot
 
 NAMES: Final[dict[type[kernel.Event], str]] = {
     kernel.SessionCreated: "session.created",
@@ -76,12 +78,18 @@ class InternalEvent:
         if server_event_seq is not None:
             written["server_event_seq"] = server_event_seq
         for field in fields(self.event):
-            written[field.name] = getattr(self.event, field.name)
+            written[field.name] = _shown(getattr(self.event, field.name))
         if isinstance(self.event, kernel.ErrorRaised):
             # An `event_id` in the event is the client's; on the wire the name is the server's.
             written["error"] = error_object(self.event.error, self.event.event_id)
             written["event_id"] = event_id
         return _WRITER.dump_json(written).decode()
+
+
+def _shown(value: object) -> object:
+    if not isinstance(value, SessionSnapshot):
+        return value
+    return replace(value, config=replace(value.config, ref_audio=b""))
 
 
 class InternalProjector:

@@ -15,6 +15,7 @@ from session.errors import (
     StageFailed,
     StageRefused,
     StageUnavailable,
+    UnsupportedOption,
 )
 from stages.scripted.plugin import PLUGIN
 from tests.support.serve_cluster import ServeCluster
@@ -91,7 +92,7 @@ async def test_one_session_too_many_is_refused_until_another_one_closes(
 async def test_a_failed_open_gives_back_what_was_taken(
     service: Service, directory: RayStageDirectory
 ) -> None:
-    with pytest.raises(StageFailed, match="no voice 'soprano'"):
+    with pytest.raises(UnsupportedOption, match="no voice 'soprano'"):
         await begin(directory, RuntimeConfig(voice="soprano"))
     assert await service.slots_taken() == [0, 0]
 
@@ -167,7 +168,7 @@ async def test_settings_that_stage1_refuses_leave_the_session_as_it_was(
     directory: RayStageDirectory,
 ) -> None:
     talk = await begin(directory)
-    with pytest.raises(StageFailed, match="no voice"):
+    with pytest.raises(UnsupportedOption, match="no voice"):
         await talk.stages.configure(talk.fence, RuntimeConfig(voice="soprano"), 1)
     await talk.append(generation=0)
     with pytest.raises(StageRefused):

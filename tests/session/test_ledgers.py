@@ -161,3 +161,12 @@ def test_a_chunk_of_nothing_leaves_no_mark() -> None:
     playback.open(A)
     playback.send(A, samples=0, text_chars=0, now=0.0)
     assert playback.marks(A) == ()
+
+
+def test_what_nobody_asked_about_yet_stays_behind_what_is_asked_about() -> None:
+    ledger = InputLedger()
+    for text, is_wanted in (("one", True), ("two", False)):
+        ledger.add_text(text)
+        ledger.commit_open(ItemId(text), is_wanted=is_wanted)
+    assert [turn.text for turn in ledger.reserve_turns().parts] == ["one"]
+    assert ledger.turns == 1

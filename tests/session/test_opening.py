@@ -2,7 +2,7 @@
 
 from session.config import SessionLimits
 from session.effects import CloseSocket
-from session.errors import StageUnavailable
+from session.errors import StageUnavailable, UnsupportedOption
 from session.events import ErrorRaised, HeartbeatAnswered, SessionCreated
 from session.machine import MAX_HELD
 from session.socket_stimuli import SocketLost
@@ -57,3 +57,10 @@ def test_what_is_kept_is_bounded_and_what_is_too_much_is_refused_in_its_place() 
     assert refused == ["2", "5"]
     assert len(d.said(HeartbeatAnswered, effects)) == 1
     assert d.asked(CloseSocket) == []
+
+
+def test_an_open_that_the_model_refuses_is_the_clients_mistake() -> None:
+    d = Driver(opened=False)
+    refused = UnsupportedOption("no such voice", code="unsupported_voice", param="session.voice")
+    effects = d.do(OpenFailed(d.session.fence, refused))
+    assert d.asked(CloseSocket, effects) == [CloseSocket(1008, "unsupported_voice")]

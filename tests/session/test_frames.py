@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from session.config import ResponseOptions, SessionLimits, TurnDetection
 from session.errors import LocalProtocolError
-from session.events import ErrorRaised, OverlapDecided
-from session.ids import ItemId
+from session.events import ErrorRaised, OverlapDecided, SessionCreated
+from session.ids import AttachmentId, ItemId
 from session.ledger.input import InputLedger
 from session.ledger.spans import Reservation, Span
+from session.socket_stimuli import FIRST_ATTACHMENT, ResumeRequested, SocketLost
 from session.stimuli import (
     AudioAppended,
     BargedIn,
@@ -22,6 +23,7 @@ from session.stimuli import (
     InputCommitted,
     ItemCreated,
     ItemDeleted,
+    Received,
     ResponseRequested,
     Stimulus,
 )
@@ -227,3 +229,16 @@ def test_audio_and_frames_that_come_back_join_the_turn_of_their_item() -> None:
     held.validate()
     turn = held.reserve_turns()
     assert (turn.pcm, turn.video_frames) == (b"abcdefgh", ((b"f",), (b"g",)))
+
+
+def test_a_frame_finds_its_unit_over_a_lost_socket() -> None:
+    d = Driver(AUTO, is_resumable=True)
+    token = d.said(SessionCreated)[0].resume_token
+    assert token is not None
+    half = bytes(UNIT_BYTES // 2)
+    other = AttachmentId("att_b")
+    d.do(Received(FIRST_ATTACHMENT, AudioAppended(half, video_frames=(b"1",))))
+    d.do(SocketLost())
+    d.do(ResumeRequested(other, token))
+    d.do(Received(other, AudioAppended(half, video_frames=(b"2",))))
+    assert d.last_unit().unit.video_frames == ((b"1",), (b"2",))

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from session.unit import INPUT_RATE_HZ
-from stages.embedded.log_mel import HOP, log_mel
+from stages.log_mel import HOP, log_mel
 from stages.package_files import package_file
 
 FULL_WINDOW_S: Final = 30.0

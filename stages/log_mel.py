@@ -1,7 +1,7 @@
-"""Whisper's input: a log-mel spectrogram of 16 kHz audio, in numpy alone.
+"""The log-mel spectrogram that Whisper and its descendants hear, in numpy alone.
 
-25 ms Hann windows every 10 ms, 80 triangular bands on Slaney's mel scale, base-10 logarithm,
-limited to 8 decades below the loudest value.
+25 ms Hann windows every 10 ms, centred with reflection at both ends, 80 triangular bands on
+Slaney's mel scale, base-10 logarithm, limited to 8 decades below the loudest value.
 """
 
 from typing import Final
@@ -13,9 +13,10 @@ from session.unit import INPUT_RATE_HZ
 
 BANDS: Final = 80
 HOP: Final = 160
+DYNAMIC_RANGE: Final = 8.0
+"""Decades."""
 
 _FFT: Final = 400
-_DYNAMIC_RANGE: Final = 8.0
 _LINEAR_HZ_PER_MEL: Final = 200 / 3
 """Slaney's scale is linear up to 1 kHz, and from there 27 mels to each factor of 6.4."""
 _BREAK_HZ: Final = 1000.0
@@ -26,14 +27,25 @@ Floats = npt.NDArray[np.float32]
 
 def log_mel(audio: Floats) -> Floats:
     """Return [BANDS, len(audio) // HOP] features of samples in -1..1."""
+    decades = mel_decades(audio)
+    return as_features(decades, lowest=decades.max() - DYNAMIC_RANGE)
+
+
+def mel_decades(audio: Floats) -> Floats:
+    """Return the [BANDS, len(audio) // HOP] logarithms of power, none below -10."""
     padded = np.pad(audio, _FFT // 2, mode="reflect")
     frames = np.lib.stride_tricks.sliding_window_view(padded, _FFT)[::HOP][:-1]
-    power = np.abs(np.fft.rfft(frames * _WINDOW, axis=1)).astype(np.float32, copy=False) ** 2
+    # A band 8 decades below the loudest would drown in the rounding of a float32 transform.
+    power = (np.abs(np.fft.rfft(frames * _WINDOW, axis=1)) ** 2).astype(np.float32)
     # Not a matrix product: the threads of a BLAS would spin longer than this takes.
     bands = np.einsum("bk,fk->bf", _FILTERS, power)
-    decades = np.log10(np.maximum(bands, 1e-10))
-    limited = np.maximum(decades, decades.max() - _DYNAMIC_RANGE)
-    features: Floats = ((limited + 4.0) / 4.0).astype(np.float32)
+    decades: Floats = np.log10(np.maximum(bands, np.float32(1e-10)))
+    return decades
+
+
+def as_features(decades: Floats, *, lowest: float) -> Floats:
+    """Return what a model is given, from decades raised to at least `lowest`."""
+    features: Floats = ((np.maximum(decades, np.float32(lowest)) + 4.0) / 4.0).astype(np.float32)
     return features
 
 
@@ -56,5 +68,5 @@ def _filters() -> Floats:
     return triangles.astype(np.float32)
 
 
-_WINDOW: Final = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(_FFT) / _FFT)).astype(np.float32)
+_WINDOW: Final = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(_FFT) / _FFT)
 _FILTERS: Final = _filters()

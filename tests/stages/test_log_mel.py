@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stages.embedded.log_mel import BANDS, HOP, log_mel
+from stages.log_mel import BANDS, HOP, log_mel
 
-DATA = Path(__file__).parents[2] / "data"
+DATA = Path(__file__).parents[1] / "data"
 
 
 def test_a_recording_gives_the_published_features() -> None:

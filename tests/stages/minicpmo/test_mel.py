@@ -77,14 +77,15 @@ def assert_recorded(mel: Floats, expected: Floats, name: str) -> None:
     """Compare to 1e-5, and to 5e-5 what is 5.5 decades or more below its frame's loudest band.
 
     The recording was made with a float32 transform, which rounds to 1e-7 of the loudest amplitude
-    in a frame; far below that, its last digits are noise.
+    in a frame; far below that, its last digits are noise. The same formula in the arithmetic of
+    the recording (torch.stft in float32) differs from it by 0, in float64 by 3.9e-5.
     """
     assert mel.shape == expected.shape
     is_faint = expected < expected.max(axis=0) - 5.5 / 4
     error = np.abs(mel - expected)
     assert error[~is_faint].max() <= 1e-5, name
     assert error.max() <= 5e-5, name
-    # Even there, nearly all is within the tolerance.
+    # Even among the faint, nearly all are within the tolerance.
     assert np.count_nonzero(error > 1e-5) <= 0.02 * error.size, name
 
 
@@ -159,25 +160,25 @@ def test_each_frame_computed_once_equals_the_whole_window(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("loud_sample", "unit"),
+    ("start", "unit"),
     [
-        # Frames mirrored at the window's end, where the next unit sees something else.
-        (16_000 * 6 + 16_470, 6),
-        (16_000 * 6 + 16_479, 6),
-        # Frames mirrored at the beginning of a window that has lost its oldest audio.
+        # Only the frame mirrored at the window's end sees it; the next unit sees it whole.
+        (16_000 * 6 + 16_370, 6),
+        (16_000 * 29 + 16_380, 29),
+        # Only the frames mirrored at the beginning see it, once older audio has gone.
         (160_000, 29),
-        (160_030, 29),
-        (160_150, 29),
-        (159_999, 29),
+        (160_019, 29),
+        (159_950, 29),
         (320_010, 39),
     ],
 )
-def test_a_click_in_a_mirrored_frame_raises_the_floor_of_the_unit(
-    loud_sample: int, unit: int
-) -> None:
+def test_a_burst_in_a_mirrored_frame_raises_the_floor_of_the_unit(start: int, unit: int) -> None:
     pcm = noise(7, unit + 1, loudness=1e-4)
-    pcm[loud_sample - LEAD_SAMPLES] = 1.0
+    (*_, (_, quiet)) = heard_one_by_one(pcm)
+    burst = slice(start - LEAD_SAMPLES, start - LEAD_SAMPLES + 100)
+    pcm[burst] = 0.9 * np.sin(2 * np.pi * np.arange(100) / 16)
     (*_, (_, mel)) = heard_one_by_one(pcm)
+    assert mel.min() > quiet.min() + 0.1
     np.testing.assert_allclose(mel, by_definition(pcm, unit), rtol=0, atol=1e-5)
 
 

@@ -11,11 +11,12 @@ a placeholder too many would stay in the model's memory as padding.
 3. A terminator is not fed when it is chosen, but with `</unit>` before the next unit.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from session.errors import UnsupportedOption
 from stages.log_mel import HOP
 from stages.minicpmo.mel import REFERENCE_SAMPLES
 from stages.minicpmo.special_tokens import NAMES, SpecialTokens
@@ -105,8 +106,20 @@ class ContextText:
     suffix: str
 
 
-def context_text(system: str, *, has_reference: bool) -> ContextText:
-    """Return the context's texts; without reference audio nothing stands between them."""
+def context_text(
+    system: str, *, has_reference: bool, special_texts: Collection[str]
+) -> ContextText:
+    """Return the context's texts; without reference audio nothing stands between them.
+
+    `special_texts` are the spellings of all of the tokenizer's special tokens. A client's text
+    that holds one is refused: it would become that token and forge the template.
+    """
+    spelt = sorted(text for text in special_texts if text in system)
+    if spelt:
+        raise UnsupportedOption(
+            f"instructions can not hold the model's control tokens: leave out {', '.join(spelt)}",
+            param="session.instructions",
+        )
     prefix = f"{NAMES['im_start']}system\n{system}"
     if not has_reference:
         return ContextText(prefix, NAMES["im_end"])

@@ -124,6 +124,18 @@ def test_no_masked_token_is_ever_answered(
     np.testing.assert_array_equal(logits, before)
 
 
+@pytest.mark.parametrize(("logit", "expected"), [(2.2, 2.0), (-2.0, -2.2), (0.0, 0.0)])
+def test_the_end_of_a_turn_is_made_less_likely_on_either_side_of_zero(
+    logit: float, expected: float
+) -> None:
+    row = np.zeros(400, np.float32)
+    row[[SMALL.turn_eos, 9, 10]] = logit
+    scores = adjusted(row, (9, 9), PUBLISHED, SMALL)
+    assert scores[SMALL.turn_eos] == pytest.approx(expected, abs=1e-6)
+    assert scores[9] == pytest.approx(logit / 1.05, abs=1e-6)
+    assert scores[10] == row[10]
+
+
 def test_the_first_look_draws_chunk_eos_with_its_probability() -> None:
     row = made_row(1, 400, 1.0)
     share = chunk_eos_probability(row, SMALL)

@@ -211,6 +211,18 @@ def test_a_token_dropped_after_the_turns_end_opens_a_turn() -> None:
     assert ended.speech.is_turn_open
 
 
+def test_the_first_token_has_no_part_in_the_text_and_its_limit() -> None:
+    ended = run_given(
+        NOTHING_SAID,
+        [1, 2, TOKENS.chunk_eos],
+        RULES,
+        decode_text_of({"1": "a" * 40, "2": "b" * 27}),
+        must_listen=False,
+    )
+    assert ended.fed == (1, 2)
+    assert ended.text == "b" * 27
+
+
 def test_rules_without_a_meaning_are_refused() -> None:
     for wrong in ({"max_steps": 0}, {"max_characters": 0}, {"listens_at_first": -1}):
         with pytest.raises(ValueError, match="out of range"):

@@ -105,6 +105,29 @@ def test_recorded_conversation(mode: str) -> None:
         assert plan.dropped + memory.units == before.units
 
 
+def test_a_basic_window_may_be_full_to_the_brim() -> None:
+    memory = a_memory([100] * 5)
+    assert memory.length == 530
+    at_high = plan_window(memory, BasicWindow(high=530, low=330), SPECIAL_IDS)
+    assert not at_high.is_rebuild
+    above = plan_window(memory, BasicWindow(high=529, low=330), SPECIAL_IDS)
+    assert above.memory.length == 330
+
+
+def test_the_newest_unit_always_stays() -> None:
+    memory = a_memory([100, 100])
+    plan = plan_window(memory, BasicWindow(high=20, low=10), SPECIAL_IDS)
+    assert plan.memory.units == memory.units[1:]
+    context = ContextWindow(max_units=1, max_carried=0, marker=MARKER)
+    for window in (BasicWindow(high=20, low=10), context):
+        assert guard(memory, window, SPECIAL_IDS, needed=10, max_model_len=139) == EndSession(
+            most=240, limit=139
+        )
+        assert isinstance(
+            guard(memory, window, SPECIAL_IDS, needed=10, max_model_len=140), RollOver
+        )
+
+
 lengths = st.lists(st.integers(13, 110), max_size=40)
 
 

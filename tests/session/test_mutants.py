@@ -382,9 +382,20 @@ def survivor(mutant: Mutant, place: Path) -> str:
 
 
 def _pytest(place: Path, tests: tuple[str, ...]) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=line"]
+    """Run tests of a copy; once more when pytest itself broke, which is no verdict.
+
+    Early Python 3.11 releases can lose a frame's position, over which pytest's own report of a
+    failed test breaks. Native tracebacks need less of it.
+    """
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=native"]
+    command += ["-p", "no:cacheprovider", "-p", "no:randomly", *tests]
+    run = _run(command, place)
+    return _run(command, place) if run.returncode == pytest.ExitCode.INTERNAL_ERROR else run
+
+
+def _run(command: list[str], place: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [*command, "-p", "no:cacheprovider", "-p", "no:randomly", *tests],
+        command,
         cwd=place,
         capture_output=True,
         text=True,

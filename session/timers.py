@@ -58,6 +58,16 @@ def next_deadline(state: SessionState) -> float | None:
 # --- one pair for each reason: when, and what then ------------------------------------------
 
 
+def _expiry(reason: str, code: int) -> _Action:
+    """Return what ends a session whose time is up for `reason`."""
+
+    def expire(state: SessionState, now: float) -> list[Effect]:
+        del now
+        return close(state, reason, code=code, is_expiring=True)
+
+    return expire
+
+
 def _release_at(state: SessionState) -> float | None:
     return state.release_retry_at_s
 
@@ -71,11 +81,6 @@ def _ends_at(state: SessionState) -> float | None:
     return state.lease.ends_at_s(state.limits) if state.life is Life.OPEN else None
 
 
-def _end(state: SessionState, now: float) -> list[Effect]:
-    del now
-    return close(state, SESSION_CAP, code=GOING_AWAY, is_expiring=True)
-
-
 def _grace_over_at(state: SessionState) -> float | None:
     detached_at_s = state.attachment.detached_at_s
     if state.life is not Life.OPEN or detached_at_s is None:
@@ -84,20 +89,10 @@ def _grace_over_at(state: SessionState) -> float | None:
     return detached_at_s + state.limits.disconnect_grace_s
 
 
-def _end_grace(state: SessionState, now: float) -> list[Effect]:
-    del now
-    return close(state, "disconnect_grace_expired", code=NORMAL_CLOSURE, is_expiring=True)
-
-
 def _idle_at(state: SessionState) -> float | None:
     if state.life is not Life.OPEN or state.append.is_busy:
         return None
     return state.lease.idle_at_s(state.limits)
-
-
-def _end_idle(state: SessionState, now: float) -> list[Effect]:
-    del now
-    return close(state, "idle_ttl_expired", code=NORMAL_CLOSURE, is_expiring=True)
 
 
 def _silent_socket_at(state: SessionState) -> float | None:
@@ -120,9 +115,9 @@ def _announce_end(state: SessionState, now: float) -> list[Effect]:
 # What ends the session comes first: then the rest has no deadline any more.
 _TABLE: Final[tuple[tuple[_Deadline, _Action], ...]] = (
     (_release_at, _retry_release),
-    (_ends_at, _end),
-    (_grace_over_at, _end_grace),
-    (_idle_at, _end_idle),
+    (_ends_at, _expiry(SESSION_CAP, GOING_AWAY)),
+    (_grace_over_at, _expiry("disconnect_grace_expired", NORMAL_CLOSURE)),
+    (_idle_at, _expiry("idle_ttl_expired", NORMAL_CLOSURE)),
     (_silent_socket_at, detach_idle),
     (_announces_at, _announce_end),
     (idle_deadline, answer_silence),

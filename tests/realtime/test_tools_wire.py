@@ -22,6 +22,7 @@ from tests.realtime.samples import (
     types,
 )
 from tests.realtime.wire_texts import refused, sent
+from tests.support.wire_order import SPOKEN_ENDS
 
 LATE = replace(STARTED, has_message=False)
 CALL_ALONE = replace(FINISHED, message_index=None, calls=(CALL,))
@@ -145,13 +146,7 @@ def test_a_call_after_words_is_the_second_item() -> None:
         "response.speak",
         *["response.audio.delta", "response.audio_transcript.delta"] * 2,
         *CALL_EVENTS,
-        "response.audio.done",
-        "response.audio_transcript.done",
-        "response.content_part.done",
-        "response.output_item.done",
-        "conversation.item.done",
-        "response.done",
-        "rate_limits.updated",
+        *SPOKEN_ENDS,
     ]
     placed = [
         (each.get("item", {}).get("id", each.get("item_id")), each["output_index"])

@@ -1,4 +1,15 @@
-"""The events of a spoken answer of three chunks, in the order that the wire promises."""
+"""The events of a spoken answer, in the order that the wire promises."""
+
+SPOKEN_ENDS = [
+    "response.audio.done",
+    "response.audio_transcript.done",
+    "response.content_part.done",
+    "response.output_item.done",
+    "conversation.item.done",
+    "response.done",
+    "rate_limits.updated",
+]
+"""From the last chunk to the end."""
 
 ANSWER = [
     "response.created",
@@ -8,11 +19,6 @@ ANSWER = [
     "response.content_part.added",
     "response.speak",
     *["response.audio.delta", "response.audio_transcript.delta"] * 3,
-    "response.audio.done",
-    "response.audio_transcript.done",
-    "response.content_part.done",
-    "response.output_item.done",
-    "conversation.item.done",
-    "response.done",
-    "rate_limits.updated",
+    *SPOKEN_ENDS,
 ]
+"""A whole answer of three chunks."""

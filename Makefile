@@ -11,7 +11,7 @@ INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --no-deps --
   --only-binary :all: --quiet
 CODE := session stages serve_app clients tests tools
 
-PURE := not (serve or models or browser or soak)
+PURE := not (serve or models or vllm or browser or soak)
 
 export RAY_USAGE_STATS_ENABLED ?= 0
 export PYTHONUNBUFFERED := 1

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.serve_cluster import ServeCluster, serve_cluster
 
-TIMEOUTS_S = {"models": 120, "serve": 180, "browser": 180, "soak": 1800}
+TIMEOUTS_S = {"models": 120, "vllm": 180, "serve": 180, "browser": 180, "soak": 1800}
 
 # A machine under load must not fail a test: no deadline for an example. The rest of the profile
 # is hypothesis' own choice, which under CI draws the same examples each time.

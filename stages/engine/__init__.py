@@ -1,0 +1,1 @@
+"""One resumable vLLM request per session, for any model: its state stays between segments."""

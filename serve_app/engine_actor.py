@@ -4,12 +4,15 @@ Rule 1: a call that is not the lease's own needs a lease that is not over.
 Rule 2: what ends a lease, whoever does it, releases the session at the model; what could not be
         released is tried again at every round of the reaper and keeps its slot.
 Rule 3: gateways call it directly; its replica owns it, and it dies with its replica.
+Rule 4: when the model has died, the process ends itself. So whoever waits for this process learns
+        it at once and in one way, and the replica, which lives, starts both anew.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
-from typing import Any
+import os
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any, Final
 
 from serve_app.clock import Clock, MonotonicClock
 from serve_app.lease import HeldLease, LeaseBook, LeaseEnd
@@ -24,6 +27,16 @@ from stages.plugins import load_plugin
 
 log = logging.getLogger(__name__)
 
+EXIT_CODE: Final = 70
+"""Of a process whose model died (EX_SOFTWARE of sysexits.h)."""
+
+
+def end_process(reason: str) -> None:
+    """End this process at once, since nothing in it is of use any more."""
+    log.critical("the model died, so its process ends: %s", reason)
+    logging.shutdown()
+    os._exit(EXIT_CODE)
+
 
 class Engine:
     """What both engines have in common."""
@@ -34,8 +47,11 @@ class Engine:
         door: Stage0Door | Stage1Door,
         limits: SessionLimits,
         clock: Clock | None = None,
+        on_death: Callable[[str], None] = end_process,
     ) -> None:
         self._model = model
+        self._on_death = on_death
+        self._watch: asyncio.Task[None] | None = None
         self._guarded = door
         self._limits = limits
         self._clock = clock or MonotonicClock()
@@ -47,6 +63,7 @@ class Engine:
         """Warm the model up and begin to look after the leases."""
         await self._model.warm_up()
         self._is_warm = True
+        self._watch = asyncio.create_task(self._watch_model())  # noqa: TID251 - ends the process
         self._go_round()
 
     async def hold(
@@ -104,6 +121,11 @@ class Engine:
             self._book.free(lease)
         return released
 
+    async def _watch_model(self) -> None:
+        reason = await self._model.died()
+        self._is_warm = False
+        self._on_death(reason)
+
     async def alive(self) -> None:
         """Never return: whoever awaits this learns of the end of the process."""
         await asyncio.Event().wait()
@@ -157,10 +179,14 @@ class Stage0Engine(Engine):
     """The hearing and deciding half in its process."""
 
     def __init__(
-        self, model: Stage0Model, limits: SessionLimits, clock: Clock | None = None
+        self,
+        model: Stage0Model,
+        limits: SessionLimits,
+        clock: Clock | None = None,
+        on_death: Callable[[str], None] = end_process,
     ) -> None:
         self._door = Stage0Door(model, cache_size=limits.completed_append_cache_size)
-        super().__init__(model, self._door, limits, clock)
+        super().__init__(model, self._door, limits, clock, on_death)
         self._recent_unit_ms = 0.0
 
     async def append(

@@ -8,6 +8,8 @@ ItemId = NewType("ItemId", str)
 OperationId = NewType("OperationId", str)
 EventId = NewType("EventId", str)
 AttachmentId = NewType("AttachmentId", str)
+RequestId = NewType("RequestId", str)
+"""Names one call into a model, in every process. Derived from its fence and never used twice."""
 
 
 class IdFactory(Protocol):

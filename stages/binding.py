@@ -18,7 +18,7 @@ from typing import Any, Final
 from session.config import RuntimeConfig
 from session.errors import StageContractBroken, StageFailed, StageRefused
 from session.fence import Fence
-from session.ids import OperationId, SessionId
+from session.ids import OperationId, RequestId, SessionId
 from session.unit import SAMPLE_BYTES, Decision, SpeechChunk, Unit
 from stages.contract import Appended, Released, Speech, Stage0Model, Stage1Model
 from stages.held_sessions import Binding, Epoch, HeldSessions
@@ -101,19 +101,24 @@ class Stage0Door:
         _check_unit(unit)
         if generation not in binding.settings:
             raise StageRefused(f"this stage does not have settings {generation}")
-        task = binding.start_in(epoch, self._run(binding, epoch, unit, generation), is_cut=False)
+        epoch.attempts += 1
+        request = request_id(binding.fence, seq, epoch.attempts)
+        work = self._run(binding, epoch, request, unit, generation)
+        task = binding.start_in(epoch, work, is_cut=False)
         binding.operations[operation_id] = task
         task.add_done_callback(lambda done: self._keep(binding, operation_id, done))
         return task
 
-    async def _run(self, binding: Binding, epoch: Epoch, unit: Unit, generation: int) -> Appended:
+    async def _run(
+        self, binding: Binding, epoch: Epoch, request: RequestId, unit: Unit, generation: int
+    ) -> Appended:
         await binding.enter()
         try:
             if epoch.is_over:
                 raise StageRefused("cancelled before the model began")
             await self._apply(binding, generation)
-            appended = await self._model.append(binding.session_id, unit)
-            _check_appended(appended)
+            appended = await self._model.append(binding.session_id, unit, request_id=request)
+            _check_appended(appended, request)
             epoch.may_repeat = False
             return appended
         finally:
@@ -231,8 +236,18 @@ def _check_unit(unit: Unit) -> None:
         raise StageFailed("bad unit: it has neither audio nor text, and closes nothing")
 
 
-def _check_appended(appended: Appended) -> None:
-    """Refuse an answer that contradicts itself: only what is spoken has speech."""
+def request_id(fence: Fence, seq: int, attempt: int) -> RequestId:
+    """Return the name of one attempt at one unit; no other attempt in any life has it."""
+    at = f"{fence.incarnation}.{fence.epoch}.{fence.turn}"
+    return RequestId(f"{fence.session_id}/{at}/{seq}.{attempt}")
+
+
+def _check_appended(appended: Appended, request: RequestId) -> None:
+    """Refuse an answer to something else, or one that contradicts itself."""
+    if appended.request_id not in (None, request):
+        raise StageContractBroken(
+            f"the model answered {appended.request_id} when it was asked for {request}"
+        )
     result = appended.result
     if result.speech_follows is not (appended.speech is not None):
         raise StageContractBroken(

@@ -9,13 +9,14 @@ lives) and UnsupportedOption for a setting that only it can judge, such as the n
 anything else it raises is a fault of the plugin and is reported as StageFailed too.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from session.config import RuntimeConfig
 from session.fence import Fence
-from session.ids import OperationId, SessionId
+from session.ids import OperationId, RequestId, SessionId
 from session.unit import SpeechChunk, Unit, UnitResult
 from stages.descriptor import Descriptor
 
@@ -34,6 +35,8 @@ class Speech:
     """Voice of this answer alone; None: the session's."""
     speed: float | None = None
     """Speed of this answer alone, where 1 is the voice's own; None: the session's."""
+    turn_start: bool = False
+    """Nothing of this turn has been spoken yet, whatever became of the turn before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,8 @@ class Appended:
 
     result: UnitResult
     speech: Speech | None
+    request_id: RequestId | None = None
+    """The request that this answers, where the model has requests of its own to tell apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +79,11 @@ class Stage0Model(Protocol):
         """Reserve what the session needs; on failure nothing stays."""
         ...
 
-    async def append(self, session_id: SessionId, unit: Unit) -> Appended:
+    async def append(self, session_id: SessionId, unit: Unit, *, request_id: RequestId) -> Appended:
         """Consume one unit and decide.
+
+        Whatever the model starts for this unit bears `request_id`, and output under any other
+        name is not this unit's. When it raises, the unit counts as not consumed.
 
         A unit that `closes_input` and leaves nothing to answer is LISTEN with `turn_end`. Its
         `options` hold for the answer that it asks for and for nothing after that: not when the
@@ -102,6 +110,10 @@ class Stage0Model(Protocol):
 
     async def warm_up(self) -> None:
         """Load weights and run once, so that the first user does not wait."""
+        ...
+
+    async def died(self) -> str:
+        """Return why the model can serve nobody any more, once that is so; never otherwise."""
         ...
 
 
@@ -139,6 +151,16 @@ class Stage1Model(Protocol):
     async def warm_up(self) -> None:
         """Load weights and run once."""
         ...
+
+    async def died(self) -> str:
+        """Return why the model can serve nobody any more, once that is so; never otherwise."""
+        ...
+
+
+async def lives_with_its_process() -> str:
+    """Answer `died` for a model that has nothing of its own which could die."""
+    await asyncio.Event().wait()
+    raise AssertionError("nobody sets this event")
 
 
 class Stage0(Protocol):

@@ -38,6 +38,8 @@ class Epoch:
     def __init__(self) -> None:
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.last_seq: int | None = None
+        self.attempts = 0
+        """Appends that were begun, failed ones too."""
         self.may_repeat = False
         """The last number was tried and not consumed, so it may come again."""
         self.calls: set[asyncio.Task[Any]] = set()

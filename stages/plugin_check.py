@@ -7,7 +7,7 @@ from session.unit import INPUT_RATE_HZ, OUTPUT_RATE_HZ
 from stages.contract import Plugin, Stage0Model, Stage1Model
 from stages.descriptor import CONTRACT_VERSION
 
-CALLS: Final = ("open", "append", "speak", "configure", "interrupt", "close", "warm_up")
+CALLS: Final = ("open", "append", "speak", "configure", "interrupt", "close", "warm_up", "died")
 
 
 def check_plugin(plugin: Plugin, settings: dict[str, Any]) -> None:

@@ -16,9 +16,9 @@ from typing import Final
 
 from session.config import AnswerSettings, RuntimeConfig
 from session.errors import StageFailed
-from session.ids import SessionId
+from session.ids import RequestId, SessionId
 from session.unit import Decision, Unit, UnitResult
-from stages.contract import Appended, Speech
+from stages.contract import Appended, Speech, lives_with_its_process
 from stages.embedded.answer import MOST_SENTENCES, Answer, Sentence
 from stages.embedded.conversation import Conversation
 from stages.embedded.ear import Ear, EarSettings
@@ -100,6 +100,10 @@ class EmbeddedStage0:
         loop = asyncio.get_running_loop()
         self._networks = await loop.run_in_executor(self._hearing, self._load, self._settings)
 
+    async def died(self) -> str:
+        """Never return: all of it is in this process."""
+        return await lives_with_its_process()
+
     async def open(self, session_id: SessionId, runtime: RuntimeConfig) -> None:
         """Reserve what the session needs; on failure nothing stays."""
         settings = self._settings
@@ -115,8 +119,11 @@ class EmbeddedStage0:
         await self.close(session_id)
         self._sessions[session_id] = Session(runtime, ear)
 
-    async def append(self, session_id: SessionId, unit: Unit) -> Appended:
+    async def append(
+        self, session_id: SessionId, unit: Unit, *, request_id: RequestId | None = None
+    ) -> Appended:
         """Consume one unit and decide."""
+        del request_id  # an interruption is told to whatever works for the session
         session = self._find(session_id)
         interrupts = session.interrupts
         work = Work(session.ear.copy(), session.talk, interrupts)

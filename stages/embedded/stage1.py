@@ -17,7 +17,7 @@ from session.config import RuntimeConfig
 from session.errors import StageFailed
 from session.ids import SessionId
 from session.unit import OUTPUT_RATE_HZ, SAMPLE_BYTES, SpeechChunk
-from stages.contract import Speech
+from stages.contract import Speech, lives_with_its_process
 from stages.embedded.settings import EmbeddedSettings
 from stages.embedded.vocoder import Floats, Vocoder
 from stages.embedded.voice import LEAD_FRAMES, TRAIL_FRAMES, Voice, phrases_of
@@ -60,6 +60,10 @@ class EmbeddedStage1:
         chunks = chunks_of(voice, speech, Session(RuntimeConfig()))
         await loop.run_in_executor(self._workers, list, chunks)
         self._voice = voice
+
+    async def died(self) -> str:
+        """Never return: all of it is in this process."""
+        return await lives_with_its_process()
 
     async def open(self, session_id: SessionId, runtime: RuntimeConfig) -> None:
         """Reserve voice state; on failure nothing stays."""

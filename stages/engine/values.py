@@ -8,13 +8,13 @@ and values were never computed), so whoever wants it there puts it first into th
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NewType
+from typing import Any
 
 import torch
 
+from session.ids import RequestId
+
 Tokens = tuple[int, ...]
-RequestId = NewType("RequestId", str)
-"""Names one segment in every process. It is derived from the fence and never used twice."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,10 @@ import numpy as np
 
 from session.config import AnswerSettings, RuntimeConfig
 from session.errors import StageFailed, UnsupportedOption
-from session.ids import SessionId
+from session.ids import RequestId, SessionId
 from session.tools import FunctionCall, ToolUse
 from session.unit import Decision, Unit, UnitResult
-from stages.contract import Appended, Speech
+from stages.contract import Appended, Speech, lives_with_its_process
 from stages.scripted.settings import ScriptedSettings
 
 Sleep = Callable[[float], Awaitable[None]]
@@ -84,8 +84,11 @@ class ScriptedStage0:
         check_voice(settings, runtime)
         self._ears[session_id] = _Ear(settings, runtime)
 
-    async def append(self, session_id: SessionId, unit: Unit) -> Appended:
+    async def append(
+        self, session_id: SessionId, unit: Unit, *, request_id: RequestId | None = None
+    ) -> Appended:
         """Decide by the rules above."""
+        del request_id  # nothing outlives the call
         ear = self._ears[session_id]
         ear.units += 1
         await self._sleep(ear.settings.unit_delay_ms / 1000)
@@ -124,6 +127,10 @@ class ScriptedStage0:
 
     async def warm_up(self) -> None:
         """Nothing needs warming."""
+
+    async def died(self) -> str:
+        """Never return: all of it is in this process."""
+        return await lives_with_its_process()
 
     def _decide(self, session_id: SessionId, ear: _Ear, unit: Unit) -> Appended:
         is_loud = level(unit.pcm) > ear.settings.speech_level

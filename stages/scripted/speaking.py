@@ -16,7 +16,7 @@ from session.config import RuntimeConfig
 from session.errors import StageFailed
 from session.ids import SessionId
 from session.unit import OUTPUT_RATE_HZ, SpeechChunk
-from stages.contract import Speech
+from stages.contract import Speech, lives_with_its_process
 from stages.scripted.hearing import FULL_SCALE, Sleep, check_voice, own_settings
 from stages.scripted.settings import ScriptedSettings
 
@@ -104,6 +104,10 @@ class ScriptedStage1:
 
     async def warm_up(self) -> None:
         """Nothing needs warming."""
+
+    async def died(self) -> str:
+        """Never return: all of it is in this process."""
+        return await lives_with_its_process()
 
 
 def _chunk_lengths(settings: ScriptedSettings, speed: float) -> list[int]:

@@ -9,7 +9,7 @@ import pytest
 from session.config import RuntimeConfig
 from session.errors import StageContractBroken, StageFailed, StageRefused
 from session.fence import Fence
-from session.ids import OperationId, SessionId
+from session.ids import OperationId, RequestId, SessionId
 from session.tools import FunctionCall
 from session.unit import Decision, Unit, UnitResult
 from stages.binding import MAX_ARGUMENTS_CHARS, MAX_UNIT_BYTES, Stage0Door
@@ -515,7 +515,9 @@ async def test_a_fault_of_the_plugin_is_named_to_the_caller_and_traced_in_the_lo
 class Contradiction(HandStage0):
     """Decides to listen and hands over speech all the same, or the other way round."""
 
-    async def append(self, session_id: SessionId, unit: Unit) -> Appended:
+    async def append(
+        self, session_id: SessionId, unit: Unit, *, request_id: RequestId | None = None
+    ) -> Appended:
         """Swap the speech."""
         answer = await super().append(session_id, unit)
         if answer.speech is None:
@@ -538,7 +540,9 @@ class Fixed(HandStage0):
         super().__init__()
         self.answer = answer
 
-    async def append(self, session_id: SessionId, unit: Unit) -> Appended:
+    async def append(
+        self, session_id: SessionId, unit: Unit, *, request_id: RequestId | None = None
+    ) -> Appended:
         """Answer."""
         del session_id, unit
         return self.answer

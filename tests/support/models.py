@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 
 from session.config import RuntimeConfig
-from session.ids import SessionId
+from session.ids import RequestId, SessionId
 from session.unit import Decision, SpeechChunk, Unit, UnitResult
 from stages.contract import Appended, Speech
 
@@ -62,6 +62,7 @@ class HandModel:
         self.settings: dict[SessionId, RuntimeConfig] = {}
         self.gates = {name: Gate() for name in ("open", "work", "configure", "interrupt", "close")}
         self.faults: dict[str, list[Exception]] = {name: [] for name in self.gates}
+        self.dies = asyncio.Event()
         self.inside = 0
         self.most_inside = 0
         """Highest number of appends, speeches or configures that were inside at once."""
@@ -94,6 +95,11 @@ class HandModel:
         """Count."""
         self.calls["warm_up"] += 1
 
+    async def died(self) -> str:
+        """Return once `dies` is set."""
+        await self.dies.wait()
+        return "it was told to"
+
     def _enter(self) -> None:
         self.inside += 1
         self.most_inside = max(self.most_inside, self.inside)
@@ -113,19 +119,26 @@ class HandStage0(HandModel):
         self.units: list[tuple[SessionId, Unit, RuntimeConfig]] = []
         self.heard: list[tuple[SessionId, str]] = []
         self.undone: list[bool] = []
+        self.requests: list[RequestId | None] = []
+        self.echoes = True
+        """Answer under the request's own id; otherwise under another one."""
 
-    async def append(self, session_id: SessionId, unit: Unit) -> Appended:
+    async def append(
+        self, session_id: SessionId, unit: Unit, *, request_id: RequestId | None = None
+    ) -> Appended:
         """Record the unit with the settings it met, and answer."""
         self._enter()
+        self.requests.append(request_id)
+        echo = request_id if self.echoes else RequestId("another")
         try:
             self.units.append((session_id, unit, self.settings[session_id]))
             await self._pass("work")
         finally:
             self.inside -= 1
         if not unit.text:
-            return Appended(UnitResult(Decision.LISTEN), None)
+            return Appended(UnitResult(Decision.LISTEN), None, echo)
         result = UnitResult(Decision.SPEAK, unit.text, segment_end=True, turn_end=True)
-        return Appended(result, Speech(unit.text, segment_end=True, turn_end=True))
+        return Appended(result, Speech(unit.text, segment_end=True, turn_end=True), echo)
 
     async def interrupt(self, session_id: SessionId, heard: str, *, undoes_unit: bool) -> None:
         """Record what was heard, and whether the last unit is to be given again."""

@@ -8,11 +8,12 @@ and values were never computed), so whoever wants it there puts it first into th
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from session.ids import RequestId
+
+if TYPE_CHECKING:  # these values are also read where torch is not installed
+    import torch
 
 Tokens = tuple[int, ...]
 
@@ -33,7 +34,7 @@ class Embeddings:
 
     modality: str
     """What the model class calls such rows: `audio` or `image`."""
-    rows: torch.Tensor = field(repr=False)
+    rows: "torch.Tensor" = field(repr=False)
     """[n, hidden] on the CPU, contiguous, in the model's dtype; not to be written to."""
 
     def __len__(self) -> int:

@@ -1,0 +1,274 @@
+"""What MiniCPM-o remembers of one conversation, as an immutable value.
+
+Rule 1: a conversation says exactly what the language model holds (`held_pieces`) and what the next
+        unit puts behind it (`next_pieces`), so that it can be fed again at any time.
+Rule 2: the terminator of the newest unit is not held yet; it goes in front of the next unit.
+Rule 3: an answer is remembered as far as the user heard it. What was not heard is cut out of the
+        units that said it, and their audio stays: that is what the user said meanwhile.
+Rule 4: a failed unit leaves the value before it in force. Nothing here is ever changed in place.
+"""
+
+from collections.abc import Callable, Set
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from stages.engine.values import Embeddings, Ids, Piece, Pieces
+from stages.minicpmo.layout import RowCounts, unit_length
+from stages.minicpmo.mel import MelState, new_conversation
+from stages.minicpmo.special_tokens import SpecialTokens
+from stages.minicpmo.unit_decoder import NOTHING_SAID, Ended, SpeechState
+from stages.minicpmo.windows import ClosedUnit, Memory, Plan, Window, plan_window
+
+Tokens = tuple[int, ...]
+DecodeText = Callable[[Tokens], str]
+
+FIRST_MARK: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What stands in front of all units."""
+
+    prefix: Tokens
+    reference: Embeddings | None
+    """Rows of the recording of a voice."""
+    suffix: Tokens
+
+    def __len__(self) -> int:
+        rows = 0 if self.reference is None else len(self.reference)
+        return len(self.prefix) + rows + len(self.suffix)
+
+
+@dataclass(frozen=True, slots=True)
+class RememberedUnit:
+    """One unit, with what the model made of it."""
+
+    number: int
+    frames: tuple[Embeddings, ...]
+    audio: Embeddings
+    fed: Tokens
+    """What was generated and fed."""
+    terminator: int
+    said: Tokens
+    """The talker's input; empty if the unit listened."""
+    starts_turn: bool
+    """It spoke, and no turn was open before it."""
+
+
+Units = tuple[RememberedUnit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """All that one session's Stage0 remembers, except the audio encoder's own state."""
+
+    context: Context
+    carried: Tokens = ()
+    """What units that have left said, behind the window's marker."""
+    units: Units = ()
+    """Oldest first."""
+    speech: SpeechState = NOTHING_SAID
+    mel: MelState = field(default_factory=new_conversation)
+    encoder_mark: int = FIRST_MARK
+    """Where the audio encoder stands after the newest unit."""
+
+
+def held_pieces(conversation: Conversation, tokens: SpecialTokens) -> Pieces:
+    """Return what the language model holds: everything but the newest unit's end."""
+    context = conversation.context
+    pieces: list[Piece] = [Ids(context.prefix)]
+    if context.reference is not None:
+        pieces.append(context.reference)
+    pieces.append(Ids(conversation.carried + context.suffix))
+    last = len(conversation.units) - 1
+    for index, unit in enumerate(conversation.units):
+        pieces += unit_pieces(unit, tokens)
+        fed = unit.fed if index == last else unit.fed + closing(unit, tokens)
+        pieces.append(Ids(fed))
+    return tuple(piece for piece in pieces if len(piece))
+
+
+def unit_pieces(unit: RememberedUnit, tokens: SpecialTokens) -> Pieces:
+    """Return a unit's input, up to where its first token is chosen."""
+    return input_pieces(unit.frames, unit.audio, tokens)
+
+
+def input_pieces(
+    frames: tuple[Embeddings, ...], audio: Embeddings, tokens: SpecialTokens
+) -> Pieces:
+    """Return the input of a unit with these rows (vectors, section 3)."""
+    pieces: list[Piece] = [Ids((tokens.unit,))]
+    for frame in frames:
+        pieces += (Ids((tokens.image,)), frame, Ids((tokens.image_end,)))
+    return (*pieces, audio)
+
+
+def closing(unit: RememberedUnit, tokens: SpecialTokens) -> Tokens:
+    """Return what is fed behind a unit once it is over."""
+    return (unit.terminator, tokens.unit_end)
+
+
+def next_pieces(
+    conversation: Conversation,
+    frames: tuple[Embeddings, ...],
+    audio: Embeddings,
+    tokens: SpecialTokens,
+) -> Pieces:
+    """Return what the next unit puts behind what is held."""
+    unit = input_pieces(frames, audio, tokens)
+    if not conversation.units:
+        return unit
+    return (Ids(closing(conversation.units[-1], tokens)), *unit)
+
+
+def with_unit(
+    conversation: Conversation,
+    frames: tuple[Embeddings, ...],
+    audio: Embeddings,
+    ended: Ended,
+) -> Conversation:
+    """Return the conversation after one more unit. Mel and encoder are the caller's to move on."""
+    unit = RememberedUnit(
+        number=ended.speech.units - 1,
+        frames=frames,
+        audio=audio,
+        fed=ended.fed,
+        terminator=ended.terminator,
+        said=ended.condition,
+        starts_turn=not ended.is_listen and not conversation.speech.is_turn_open,
+    )
+    return replace(conversation, units=(*conversation.units, unit), speech=ended.speech)
+
+
+def with_silent_unit(
+    conversation: Conversation,
+    frames: tuple[Embeddings, ...],
+    audio: Embeddings,
+    tokens: SpecialTokens,
+) -> Conversation:
+    """Return the conversation after a unit that was only listened to, without a look at it."""
+    speech = replace(conversation.speech, units=conversation.speech.units + 1)
+    unit = RememberedUnit(
+        number=speech.units - 1,
+        frames=frames,
+        audio=audio,
+        fed=(),
+        terminator=tokens.listen,
+        said=(),
+        starts_turn=False,
+    )
+    return replace(conversation, units=(*conversation.units, unit), speech=speech)
+
+
+def memory_of(conversation: Conversation, counts: RowCounts) -> Memory:
+    """Return what the window rules look at, with every unit closed."""
+    units = tuple(
+        ClosedUnit(
+            number=unit.number,
+            length=unit_length(counts, frames=len(unit.frames), fed=len(unit.fed)),
+            said=unit.said,
+        )
+        for unit in conversation.units
+    )
+    return Memory(
+        context_length=len(conversation.context), carried=conversation.carried, units=units
+    )
+
+
+def slid(
+    conversation: Conversation, window: Window, counts: RowCounts, special_ids: Set[int]
+) -> Conversation:
+    """Return what the window leaves of the conversation; the same value if that is all."""
+    plan = plan_window(memory_of(conversation, counts), window, special_ids)
+    return carried_out(conversation, plan) if plan.is_rebuild else conversation
+
+
+def carried_out(conversation: Conversation, plan: Plan) -> Conversation:
+    """Return what a plan leaves of the conversation."""
+    return replace(
+        conversation,
+        carried=plan.memory.carried,
+        units=conversation.units[len(plan.dropped) :],
+    )
+
+
+def cut_to_heard(
+    conversation: Conversation, heard: str, tokens: SpecialTokens, decode_text: DecodeText
+) -> Conversation:
+    """Return the conversation with the newest turn's answer cut to `heard`, and the turn over.
+
+    `heard` is a beginning of that answer's text. Where it is not, it belongs to an answer that is
+    not the newest one, and nothing is cut; nor is anything where nothing was heard and units have
+    come since the turn's end, for then what is dropped is an answer that has not begun.
+    """
+    start = _newest_turn(conversation)
+    if start is None:
+        return _turn_closed(conversation)
+    turn = conversation.units[start:]
+    texts = [decode_text(unit.said) for unit in turn]
+    whole = "".join(texts)
+    if not whole.startswith(heard) or (not heard and _is_past(conversation, turn)):
+        return _turn_closed(conversation)
+    if heard != whole:
+        turn = _cut_turn(turn, texts, heard, tokens, decode_text)
+    units = (*conversation.units[:start], *_with_end(turn, tokens))
+    return _turn_closed(replace(conversation, units=units))
+
+
+def _is_past(conversation: Conversation, turn: Units) -> bool:
+    """Whether the turn is over and units have come since it spoke last."""
+    return not conversation.speech.is_turn_open and not turn[-1].said
+
+
+def _cut_turn(
+    turn: Units, texts: list[str], heard: str, tokens: SpecialTokens, decode_text: DecodeText
+) -> Units:
+    """Return the turn's units, those that said what was not heard without it."""
+    kept: list[RememberedUnit] = []
+    left = heard
+    for unit, text in zip(turn, texts, strict=True):
+        if not unit.said or (text and left.startswith(text)):
+            kept.append(unit)
+            left = left[len(text) :]
+        else:
+            kept.append(_cut_unit(unit, left, tokens, decode_text))
+            left = ""
+    return tuple(kept)
+
+
+def _newest_turn(conversation: Conversation) -> int | None:
+    """Return the index of the unit that began the newest turn, if that is remembered."""
+    starts = [index for index, unit in enumerate(conversation.units) if unit.starts_turn]
+    return starts[-1] if starts else None
+
+
+def _turn_closed(conversation: Conversation) -> Conversation:
+    return replace(conversation, speech=replace(conversation.speech, is_turn_open=False))
+
+
+def _cut_unit(
+    unit: RememberedUnit, heard: str, tokens: SpecialTokens, decode_text: DecodeText
+) -> RememberedUnit:
+    """Return the unit with only the tokens whose text was heard whole; without any, it listened."""
+    count = 0
+    while count < len(unit.said) and len(decode_text(unit.said[: count + 1])) <= len(heard):
+        count += 1
+    said = unit.said[:count]
+    if not decode_text(said):
+        return replace(unit, fed=(), said=(), terminator=tokens.listen)
+    return replace(unit, fed=(unit.fed[0], *said), said=said, terminator=tokens.chunk_eos)
+
+
+def _with_end(turn: Units, tokens: SpecialTokens) -> Units:
+    """Return the turn's units with the end of the turn behind the last that still speaks.
+
+    A turn of which nothing is left never was.
+    """
+    speaking = [index for index, unit in enumerate(turn) if unit.said]
+    if not speaking:
+        return tuple(replace(unit, starts_turn=False) for unit in turn)
+    last = turn[speaking[-1]]
+    if last.said[-1] == tokens.turn_eos:
+        return turn
+    ended = replace(last, fed=(*last.fed, tokens.turn_eos), said=(*last.said, tokens.turn_eos))
+    return (*turn[: speaking[-1]], ended, *turn[speaking[-1] + 1 :])

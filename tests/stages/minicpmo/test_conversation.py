@@ -1,0 +1,222 @@
+"""What is remembered of a conversation: pieces that can be fed again, and answers as heard."""
+
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from stages.engine.values import Embeddings, Ids, Pieces
+from stages.minicpmo.conversation import (
+    Context,
+    Conversation,
+    carried_out,
+    cut_to_heard,
+    held_pieces,
+    memory_of,
+    next_pieces,
+    slid,
+    with_silent_unit,
+    with_unit,
+)
+from stages.minicpmo.layout import RowCounts, positions, unit_pieces
+from stages.minicpmo.unit_decoder import Ended, SpeechState, Tokens
+from stages.minicpmo.windows import BasicWindow, ContextWindow, WindowOff, plan_window
+from tests.stages.minicpmo.vectors import SPECIAL_IDS, TOKENS
+
+COUNTS = RowCounts.from_config(audio_pool_step=5, query_num=64)
+TEXTS = {1: "one ", 2: "two ", 3: "three ", 4: "four "}
+CONTEXT = Context(prefix=(9, 9, 9), reference=None, suffix=(8,))
+
+
+def rows(count: int, modality: str = "audio") -> Embeddings:
+    return Embeddings(modality, cast(Any, np.zeros((count, 4), np.float32)))
+
+
+def decode_text(ids: Tokens) -> str:
+    return "".join(TEXTS[one] for one in ids if one not in SPECIAL_IDS)
+
+
+def spoken(conversation: Conversation, *fed: int, terminator: int | None = None) -> Conversation:
+    """Let one unit pass that fed these tokens, by the rules that a unit's decoding has."""
+    end = TOKENS.chunk_eos if terminator is None else terminator
+    is_listen = end == TOKENS.listen
+    before = conversation.speech
+    is_open = (before.is_turn_open or bool(fed)) and fed[-1:] != (TOKENS.turn_eos,)
+    ended = Ended(
+        speech=SpeechState(before.units + 1, is_open, ()),
+        terminator=end,
+        fed=fed,
+        is_listen=is_listen,
+        is_end_of_turn=not is_listen and fed[-1:] == (TOKENS.turn_eos,),
+        is_turn_cut=False,
+        condition=() if is_listen else fed[1:],
+        text="",
+    )
+    return with_unit(conversation, (), rows(10), ended)
+
+
+def listened(conversation: Conversation) -> Conversation:
+    return spoken(conversation, terminator=TOKENS.listen)
+
+
+def answer(*, is_over: bool = False) -> Conversation:
+    """Return: listened; "one two "; "three "; and, when over, "four " with the turn's end."""
+    conversation = spoken(listened(Conversation(CONTEXT)), TOKENS.speak, 1, 2)
+    conversation = spoken(conversation, 3, 3)
+    if is_over:
+        return spoken(conversation, 4, 4, TOKENS.turn_eos)
+    return conversation
+
+
+def ids(pieces: Pieces) -> list[int | str]:
+    flat: list[int | str] = []
+    for piece in pieces:
+        flat += piece.ids if isinstance(piece, Ids) else [piece.modality] * len(piece)
+    return flat
+
+
+def test_everything_but_the_newest_end_is_held() -> None:
+    conversation = spoken(listened(Conversation(CONTEXT)), TOKENS.speak, 1)
+    audio = ["audio"] * 10
+    assert ids(held_pieces(conversation, TOKENS)) == [
+        *(9, 9, 9, 8),
+        *(TOKENS.unit, *audio, TOKENS.listen, TOKENS.unit_end),
+        *(TOKENS.unit, *audio, TOKENS.speak, 1),
+    ]
+    assert ids(next_pieces(conversation, (), rows(10), TOKENS)) == [
+        *(TOKENS.chunk_eos, TOKENS.unit_end),
+        *(TOKENS.unit, *audio),
+    ]
+
+
+def test_the_first_unit_closes_nothing() -> None:
+    pieces = next_pieces(Conversation(CONTEXT), (), rows(10), TOKENS)
+    assert ids(pieces) == [TOKENS.unit, *["audio"] * 10]
+
+
+def test_frames_stand_before_the_audio_that_they_belong_to() -> None:
+    frame = rows(64, "image")
+    pieces = next_pieces(Conversation(CONTEXT), (frame, frame), rows(10), TOKENS)
+    image = [TOKENS.image, *["image"] * 64, TOKENS.image_end]
+    assert ids(pieces) == [TOKENS.unit, *image, *image, *["audio"] * 10]
+
+
+def test_a_voice_and_what_was_carried_stand_in_the_context() -> None:
+    context = Context(prefix=(9,), reference=rows(20), suffix=(8,))
+    conversation = Conversation(context, carried=(7, 7))
+    assert ids(held_pieces(conversation, TOKENS)) == [9, *["audio"] * 20, 7, 7, 8]
+    assert len(context) == 22
+
+
+def test_held_positions_are_what_the_windows_count_but_for_the_newest_end() -> None:
+    conversation = answer(is_over=True)
+    held = positions_of(held_pieces(conversation, TOKENS))
+    assert held + 2 == memory_of(conversation, COUNTS).length
+
+
+def positions_of(pieces: Pieces) -> int:
+    return sum(len(piece) for piece in pieces)
+
+
+def test_a_unit_that_nobody_looked_at_was_listened_to() -> None:
+    conversation = with_silent_unit(Conversation(CONTEXT), (), rows(10), TOKENS)
+    assert ids(held_pieces(listened(conversation), TOKENS))[15:17] == [
+        TOKENS.listen,
+        TOKENS.unit_end,
+    ]
+    assert conversation.speech.units == 1
+    assert [unit.number for unit in listened(conversation).units] == [0, 1]
+
+
+def test_a_window_leaves_the_same_value_while_nothing_has_to_go() -> None:
+    conversation = answer()
+    assert slid(conversation, WindowOff(), COUNTS, SPECIAL_IDS) is conversation
+    assert slid(conversation, BasicWindow(500, 300), COUNTS, SPECIAL_IDS) is conversation
+
+
+def test_a_window_drops_units_and_carries_what_they_said() -> None:
+    window = ContextWindow(max_units=1, max_carried=2, marker=(5, 5))
+    conversation = slid(answer(is_over=True), window, COUNTS, SPECIAL_IDS)
+    assert [unit.number for unit in conversation.units] == [3]
+    assert conversation.carried == (5, 5, 2, 3)
+    assert ids(held_pieces(conversation, TOKENS))[:8] == [9, 9, 9, 5, 5, 2, 3, 8]
+
+
+def test_a_plan_is_carried_out_as_it_was_made() -> None:
+    conversation = answer()
+    plan = plan_window(memory_of(conversation, COUNTS), BasicWindow(40, 30), SPECIAL_IDS)
+    after = carried_out(conversation, plan)
+    assert memory_of(after, COUNTS) == plan.memory
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_an_answer_that_was_heard_whole_stays(is_over: bool) -> None:
+    conversation = answer(is_over=is_over)
+    whole = "one two three four " if is_over else "one two three "
+    after = cut_to_heard(conversation, whole, TOKENS, decode_text)
+    assert not after.speech.is_turn_open
+    if is_over:
+        assert after == conversation
+    else:
+        assert after.units[-1].fed == (3, 3, TOKENS.turn_eos)
+        assert after.units[:-1] == conversation.units[:-1]
+
+
+@pytest.mark.parametrize(
+    ("heard", "fed"),
+    [
+        ("one two ", [(), (TOKENS.speak, 1, 2, TOKENS.turn_eos), (), ()]),
+        ("one ", [(), (TOKENS.speak, 1, TOKENS.turn_eos), (), ()]),
+        ("on", [(), (), (), ()]),
+        ("one two thr", [(), (TOKENS.speak, 1, 2, TOKENS.turn_eos), (), ()]),
+        ("one two three ", [(), (TOKENS.speak, 1, 2), (3, 3, TOKENS.turn_eos), ()]),
+    ],
+)
+def test_what_was_not_heard_was_not_said(heard: str, fed: list[Tokens]) -> None:
+    conversation = answer(is_over=True)
+    after = cut_to_heard(conversation, heard, TOKENS, decode_text)
+    assert [unit.fed for unit in after.units] == fed
+    assert [bool(unit.said) for unit in after.units] == [bool(one) for one in fed]
+    for unit in after.units:
+        assert unit.terminator == (TOKENS.chunk_eos if unit.fed else TOKENS.listen)
+    assert [unit.audio for unit in after.units] == [unit.audio for unit in conversation.units]
+    assert not after.speech.is_turn_open
+
+
+def test_an_answer_of_which_nothing_was_heard_never_was() -> None:
+    after = cut_to_heard(answer(), "", TOKENS, decode_text)
+    assert [unit.fed for unit in after.units] == [(), (), ()]
+    assert cut_to_heard(after, "", TOKENS, decode_text) == after
+
+
+@pytest.mark.parametrize("heard", ["", "something else"])
+def test_an_older_answer_is_not_cut_for_one_that_has_not_begun(heard: str) -> None:
+    conversation = listened(answer(is_over=True))
+    assert cut_to_heard(conversation, heard, TOKENS, decode_text) == conversation
+
+
+def test_only_the_newest_turn_is_cut() -> None:
+    conversation = spoken(listened(answer(is_over=True)), TOKENS.speak, 1, 2)
+    after = cut_to_heard(conversation, "one ", TOKENS, decode_text)
+    assert after.units[:-1] == conversation.units[:-1]
+    assert after.units[-1].said == (1, TOKENS.turn_eos)
+
+
+def test_a_conversation_without_an_answer_has_nothing_to_cut() -> None:
+    conversation = listened(Conversation(CONTEXT))
+    assert cut_to_heard(conversation, "one ", TOKENS, decode_text) == conversation
+
+
+def test_a_turn_whose_beginning_has_left_the_window_is_only_closed() -> None:
+    conversation = answer()
+    gone = replace(conversation, units=conversation.units[2:])
+    after = cut_to_heard(gone, "one ", TOKENS, decode_text)
+    assert after.units == gone.units
+    assert not after.speech.is_turn_open
+
+
+def test_the_layout_counts_as_the_pieces_do() -> None:
+    frame = rows(64, "image")
+    mine = next_pieces(Conversation(CONTEXT), (frame,), rows(10), TOKENS)
+    assert positions_of(mine) == positions(unit_pieces(TOKENS, COUNTS, frames=1))

@@ -8,7 +8,6 @@
    is put in front or behind.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -17,6 +16,7 @@ from typing import Any, Final
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 
+from stages.minicpmo.checkpoint_files import CheckpointUnreadable, read_object, read_text
 from stages.minicpmo.special_tokens import NAMES, SpecialTokens, resolve_special_tokens
 
 Tokens = tuple[int, ...]
@@ -28,24 +28,11 @@ WORDS: Final = (
 """How Qwen's tokenizers cut a text before pieces are merged; vocab and merges do not say it."""
 
 
-class TokenizerUnreadable(ValueError):
-    """A tokenizer's file is missing, or holds what no tokenizer can be made of."""
-
-    def __init__(self, file: Path, problem: str) -> None:
-        super().__init__(f"{file}: {problem}")
-        self.file = file
-        self.problem = problem
-
-    def __reduce__(self) -> tuple[type["TokenizerUnreadable"], tuple[Path, str]]:
-        """Keep both parts across a process boundary."""
-        return (type(self), (self.file, self.problem))
-
-
 class Tokenizer:
     """Text to tokens and back. Any number of threads may use it at once."""
 
     def __init__(self, folder: Path) -> None:
-        """Read the folder's files; raise TokenizerUnreadable or SpecialTokensMissing."""
+        """Read the folder's files; raise CheckpointUnreadable or SpecialTokensMissing."""
         settings = _optional_object(folder / "tokenizer_config.json")
         added = _added_tokens(folder, settings)
         self._tokenizer = _base(folder)
@@ -119,7 +106,7 @@ def _base(folder: Path) -> tokenizers.Tokenizer:
         tokenizer = tokenizers.Tokenizer.from_file(str(whole))
     # The library raises Exception itself; there is nothing narrower to catch.
     except Exception as error:
-        raise TokenizerUnreadable(whole, str(error)) from error
+        raise CheckpointUnreadable(whole, str(error)) from error
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
@@ -127,19 +114,19 @@ def _base(folder: Path) -> tokenizers.Tokenizer:
 
 def _from_pieces(folder: Path) -> tokenizers.Tokenizer:
     file = folder / "vocab.json"
-    vocabulary = _object(file)
+    vocabulary = read_object(file)
     if not all(type(number) is int for number in vocabulary.values()):
-        raise TokenizerUnreadable(file, "a piece's id is not a number")
+        raise CheckpointUnreadable(file, "a piece's id is not a number")
     merges_file = folder / "merges.txt"
-    lines = _text(merges_file).split("\n")
+    lines = read_text(merges_file).split("\n")
     pairs = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
     wrong = next((pair for pair in pairs if len(pair) != 2), None)
     if wrong is not None:
-        raise TokenizerUnreadable(merges_file, f"{' '.join(wrong)!r} is not a pair of pieces")
+        raise CheckpointUnreadable(merges_file, f"{' '.join(wrong)!r} is not a pair of pieces")
     try:
         return build_tokenizer(vocabulary, [(pair[0], pair[1]) for pair in pairs])
     except ValueError as error:
-        raise TokenizerUnreadable(merges_file, str(error)) from error
+        raise CheckpointUnreadable(merges_file, str(error)) from error
 
 
 def _added_tokens(folder: Path, settings: Mapping[str, Any]) -> Mapping[int, AddedToken]:
@@ -160,7 +147,7 @@ def _add(tokenizer: tokenizers.Tokenizer, added: Mapping[int, AddedToken], folde
     tokenizer.add_tokens([token for token in added.values() if token.content not in known])
     for number, token in added.items():
         if (got := tokenizer.token_to_id(token.content)) != number:
-            raise TokenizerUnreadable(
+            raise CheckpointUnreadable(
                 folder / "added_tokens.json",
                 f"{token.content} is listed as {number}, but the pieces before it make it {got}",
             )
@@ -171,28 +158,11 @@ def _forbidden(folder: Path, settings: Mapping[str, Any], size: int) -> frozense
     if not isinstance(listed, list) or not all(
         type(one) is int and 0 <= one < size for one in listed
     ):
-        raise TokenizerUnreadable(
+        raise CheckpointUnreadable(
             folder / "tokenizer_config.json", f"bad_token_ids: not a list of ids below {size}"
         )
     return frozenset(listed)
 
 
 def _optional_object(file: Path) -> Mapping[str, Any]:
-    return _object(file) if file.exists() else MappingProxyType({})
-
-
-def _object(file: Path) -> Mapping[str, Any]:
-    try:
-        value = json.loads(_text(file))
-    except ValueError as error:
-        raise TokenizerUnreadable(file, f"not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise TokenizerUnreadable(file, "not a JSON object")
-    return value
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise TokenizerUnreadable(file, str(error)) from error
+    return read_object(file) if file.exists() else MappingProxyType({})

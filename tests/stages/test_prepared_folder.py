@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stages.embedded.prepared_folder import MANIFEST, cache_root, find_fault, prepared_folder
+from stages.prepared_folder import MANIFEST, cache_root, find_fault, prepared_folder
 
 SPAWN = multiprocessing.get_context("spawn")
 

@@ -19,7 +19,7 @@ from stages.minicpmo.audio_state import (
 )
 from stages.minicpmo.named_tensors import Linear, NamedTensors, WrongTensors
 from tests.stages.minicpmo.tiny_weights import AUDIO, AUDIO_SIZES, CPU, audio_encoder, tensors
-from tests.stages.minicpmo.vectors import FOLDER
+from tests.stages.minicpmo.vectors import arrays
 
 pytestmark = pytest.mark.models
 
@@ -36,7 +36,7 @@ def encoder() -> AudioEncoder:
 
 @pytest.fixture(scope="module")
 def mels() -> list[Mel]:
-    recorded = np.load(FOLDER / "mel.npz")
+    recorded = arrays("mel")
     return [recorded["mel_first"], *recorded["mel_rest"]]
 
 
@@ -69,7 +69,7 @@ def far(got: torch.Tensor, wanted: torch.Tensor | Mel) -> float:
 def test_embeddings_and_positions_are_those_recorded(
     encoder: AudioEncoder, mels: list[Mel]
 ) -> None:
-    recorded = np.load(FOLDER / "audio_encoder.npz")
+    recorded = arrays("audio_encoder")
     state = encoder.new_state()
     for unit, mel in enumerate(mels):
         before, after = recorded["kv_positions_before_after"][unit]
@@ -80,7 +80,7 @@ def test_embeddings_and_positions_are_those_recorded(
 
 
 def test_the_rows_before_the_projector_are_those_recorded(mels: list[Mel]) -> None:
-    recorded = np.load(FOLDER / "audio_encoder.npz")
+    recorded = arrays("audio_encoder")
     layers = take_audio_layers(AUDIO_SIZES, NamedTensors(tensors(AUDIO), CPU, torch.float32))
     # relu(x) - relu(-x) is x: a projector that lets everything through.
     same = torch.eye(AUDIO_SIZES.hidden)
@@ -92,7 +92,7 @@ def test_the_rows_before_the_projector_are_those_recorded(mels: list[Mel]) -> No
 
 
 def test_a_voice_is_encoded_as_recorded(encoder: AudioEncoder) -> None:
-    recorded = np.load(FOLDER / "ref_audio.npz")
+    recorded = arrays("ref_audio")
     assert far(encoder.encode_reference(recorded["mel"]), recorded["embeddings"]) < RECORDED
 
 
@@ -254,7 +254,7 @@ def test_warming_up_leaves_the_encoder_as_it_was(
 
 
 def test_half_precision_stays_near_and_in_its_own_type(mels: list[Mel]) -> None:
-    recorded = np.load(FOLDER / "audio_encoder.npz")["embeddings"]
+    recorded = arrays("audio_encoder")["embeddings"]
     encoder = AudioEncoder.from_tensors(AUDIO_SIZES, tensors(AUDIO), CPU, torch.bfloat16)
     states = encoder.new_state(), encoder.new_state()
     hear(encoder, states[0], mels[0])

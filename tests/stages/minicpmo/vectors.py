@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from stages.minicpmo.policy import PUBLISHED, DecodeSettings, DecodeVocabulary, Row
 from stages.minicpmo.special_tokens import SpecialTokens, resolve_special_tokens
@@ -16,6 +17,11 @@ FOLDER: Final = Path(__file__).parents[2] / "data" / "minicpmo"
 
 def load(name: str) -> Any:
     return json.loads((FOLDER / name).read_text(encoding="utf-8"))
+
+
+def arrays(name: str) -> dict[str, npt.NDArray[Any]]:
+    with np.load(FOLDER / f"{name}.npz") as file:
+        return dict(file)
 
 
 def table() -> dict[str, int]:

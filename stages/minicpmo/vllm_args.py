@@ -21,8 +21,6 @@ PROCESSORS: Final = {
     True: "stages.minicpmo.processor_v2:PolicyProcessorV2",
 }
 """The adapter of the decode policy, by whether vLLM takes its V2 model runner."""
-EXTRA_ARG: Final = "minicpmo"
-"""The key of a segment's policy request in `Sampling.extra_args`."""
 
 
 def engine_args(folder: Path, *, is_v2_runner: bool) -> dict[str, Any]:

@@ -1,0 +1,58 @@
+"""What a segment tells the decode policy, which runs in another process.
+
+It travels as plain values in the segment's sampling arguments, because that is what vLLM carries to
+its worker; it is read there by type, and a wrong one is refused before the segment is accepted.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import msgspec
+import numpy as np
+
+from stages.minicpmo.policy import DecodeSettings, Draws
+from stages.minicpmo.unit_decoder import SpeechState, UnitRules
+
+EXTRA_ARG: Final = "minicpmo"
+"""The key of a policy request in `Sampling.extra_args`."""
+_UNIFORM_BITS: Final = 53
+MOST_SEED: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRequest:
+    """How one unit is to be decoded."""
+
+    request_id: str
+    """The segment's; what the unit's record is sent under."""
+    seed: int | None
+    """The unit's own, in 0 … 2^63 - 1; without one the likeliest token is taken."""
+    must_listen: bool
+    speech: SpeechState
+    settings: DecodeSettings
+    rules: UnitRules
+
+    def __post_init__(self) -> None:
+        if self.seed is not None and not 0 <= self.seed <= MOST_SEED:
+            raise ValueError(f"a seed of {self.seed} is out of range")
+
+    def draws(self, step: int) -> Draws | None:
+        """Return the random numbers of a step, which depend on the seed and the step alone."""
+        if self.seed is None:
+            return None
+        words = np.random.Philox(key=[self.seed, step]).random_raw(2)
+        first, second = (int(word) >> (64 - _UNIFORM_BITS) for word in words)
+        return Draws(first / 2**_UNIFORM_BITS, second / 2**_UNIFORM_BITS)
+
+    def to_extra_args(self) -> dict[str, Any]:
+        """Return `Sampling.extra_args` that hold this request as plain values."""
+        return {EXTRA_ARG: msgspec.to_builtins(self)}
+
+    @classmethod
+    def from_extra_args(cls, extra_args: Mapping[str, Any] | None) -> Self | None:
+        """Read what `to_extra_args` wrote; None if there is none, ValueError if it is wrong."""
+        if not extra_args or EXTRA_ARG not in extra_args:
+            return None
+        # msgspec's ValidationError is a ValueError and names the field.
+        return msgspec.convert(extra_args[EXTRA_ARG], cls)

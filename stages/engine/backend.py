@@ -4,11 +4,12 @@ There are two: vLLM (`stages.engine.vllm_backend`) and the tests' own.
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol
-
-import torch
+from typing import TYPE_CHECKING, Any, Protocol
 
 from stages.engine.values import Pieces, Sampling, StopReason, Tokens
+
+if TYPE_CHECKING:  # the engine itself needs no torch
+    import torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class BackendFacts:
     vocab_size: int
     """Ids run from 0 to one below this."""
     hidden_size: int
-    dtype: torch.dtype
+    dtype: "torch.dtype"
     """Type that embeddings must have."""
 
 

@@ -2,8 +2,6 @@
 
 from collections.abc import Collection
 
-import torch
-
 from stages.engine.backend import BackendFacts
 from stages.engine.errors import BadSegment
 from stages.engine.values import Embeddings, Ids, Pieces, Segment, Tokens
@@ -50,7 +48,7 @@ class SegmentCheck:
                 f"embeddings must be contiguous {facts.dtype} on the CPU, "
                 f"these are {rows.dtype} on {rows.device.type}"
             )
-        if not bool(torch.isfinite(rows).all()):
+        if not bool(rows.isfinite().all()):
             raise BadSegment("embeddings must be finite")
 
 

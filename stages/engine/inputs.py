@@ -11,11 +11,12 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from stages.engine.values import Embeddings, Ids, Pieces
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +26,13 @@ class Item:
     modality: str
     offset: int
     """Position of the first row in this input."""
-    rows: torch.Tensor
+    rows: "torch.Tensor"
 
     @property
     def name(self) -> str:
         """Return a name that other rows do not have."""
+        import torch  # noqa: PLC0415 - not needed to look at an item
+
         digest = hashlib.blake2b(digest_size=16)
         digest.update(f"{self.modality} {self.rows.dtype} {tuple(self.rows.shape)} ".encode())
         digest.update(self.rows.detach().view(torch.uint8).numpy().data)

@@ -67,8 +67,11 @@ class VllmBackend:
     async def stop(self) -> None:
         """End vLLM's processes; takes seconds, in a thread."""
         llm, self._llm = self._llm, None
-        if llm is not None:
-            await asyncio.to_thread(llm.shutdown)
+        if llm is None:
+            return
+        if llm.output_handler is not None:
+            llm.output_handler.cancel()  # it would take the end of the engine for its death
+        await asyncio.to_thread(llm.shutdown)
 
 
 class VllmStream:
@@ -182,6 +185,8 @@ def engine_args(settings: EngineSettings) -> dict[str, Any]:
         "seed": settings.seed,
         "enable_prefix_caching": settings.enable_prefix_caching,
         "disable_log_stats": True,
+        "use_tqdm_on_load": False,
+        "generation_config": "vllm",  # a folder's own defaults would change the sampling
         # Whatever vLLM remembers of rows by itself, a rebuilt request must not depend on it.
         "mm_processor_cache_gb": 0,
         "skip_mm_profiling": True,

@@ -257,6 +257,8 @@ class RuntimeConfig:
     voice: str = ""
     temperature: float | None = None
     max_output_tokens: int | None = None
+    voice_sample: bytes = field(default=b"", repr=False)
+    """A recording of the voice to speak with: PCM of the stages' input rate; empty for none."""
     speed: float = 1.0
     force_listen_count: int = 0
     auto_response: bool = True

@@ -15,6 +15,7 @@ from typing import Final
 from stages.engine.values import Embeddings, Ids, Piece, Pieces
 from stages.minicpmo.layout import RowCounts, unit_length
 from stages.minicpmo.mel import MelState, new_conversation
+from stages.minicpmo.ports import EncoderPlace
 from stages.minicpmo.special_tokens import SpecialTokens
 from stages.minicpmo.unit_decoder import NOTHING_SAID, Ended, SpeechState
 from stages.minicpmo.windows import ClosedUnit, Memory, Plan, Window, plan_window
@@ -22,7 +23,8 @@ from stages.minicpmo.windows import ClosedUnit, Memory, Plan, Window, plan_windo
 Tokens = tuple[int, ...]
 DecodeText = Callable[[Tokens], str]
 
-FIRST_MARK: Final = 0
+NOWHERE: Final = EncoderPlace(None)
+"""For a conversation without an ear."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ Units = tuple[RememberedUnit, ...]
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """All that one session's Stage0 remembers, except the audio encoder's own state."""
+    """All that one session's Stage0 remembers."""
 
     context: Context
     carried: Tokens = ()
@@ -69,7 +71,7 @@ class Conversation:
     """Oldest first."""
     speech: SpeechState = NOTHING_SAID
     mel: MelState = field(default_factory=new_conversation)
-    encoder_mark: int = FIRST_MARK
+    place: EncoderPlace = NOWHERE
     """Where the audio encoder stands after the newest unit."""
 
 

@@ -1,0 +1,142 @@
+"""MiniCPM-o's settings: `model_settings` of the deploy file."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from stages.minicpmo.policy import PUBLISHED, DecodeSettings
+from stages.minicpmo.unit_decoder import PUBLISHED_RULES
+from stages.minicpmo.windows import (
+    PUBLISHED_CARRIED,
+    PUBLISHED_HIGH,
+    PUBLISHED_LOW,
+    PUBLISHED_UNITS,
+)
+
+TINY = "tiny"
+"""The checkpoint that is made on the spot: the real path with toy weights."""
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class WindowSettings(_Settings):
+    """What a conversation keeps when it gets long."""
+
+    mode: Literal["off", "basic", "context"] = Field(
+        "context",
+        description="off: everything, and a conversation that gets too long ends. basic: the "
+        "oldest units go. context: they go, and what the model said in them stays as text.",
+    )
+    high: int = Field(PUBLISHED_HIGH, ge=1, description="basic: positions above which units go.")
+    low: int = Field(PUBLISHED_LOW, ge=1, description="basic: positions that are left then.")
+    units: int = Field(PUBLISHED_UNITS, ge=1, description="context: units that are kept.")
+    carried_tokens: int = Field(
+        PUBLISHED_CARRIED, ge=0, description="context: tokens of earlier words that are kept."
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "WindowSettings":
+        if self.low > self.high:
+            raise ValueError("low must not be above high")
+        return self
+
+
+class DecodingSettings(_Settings):
+    """How the model's next token is chosen, where the client does not say."""
+
+    greedy: bool = Field(False, description="Always the likeliest token; for tests.")
+    temperature: float = Field(PUBLISHED.temperature, gt=0, le=2)
+    top_k: int = Field(PUBLISHED.top_k, ge=0, description="0 is no limit.")
+    top_p: float = Field(PUBLISHED.top_p, gt=0, le=1)
+    max_steps: int = Field(
+        PUBLISHED_RULES.max_steps, ge=2, le=64, description="Tokens of one unit, its end included."
+    )
+    max_characters: int = Field(
+        PUBLISHED_RULES.max_characters, ge=1, description="A unit's text stays below it."
+    )
+
+    def decode_settings(self) -> DecodeSettings:
+        """Return them as the policy has them."""
+        return DecodeSettings(
+            temperature=self.temperature,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            repetition_penalty=PUBLISHED.repetition_penalty,
+            repetition_window=PUBLISHED.repetition_window,
+            turn_eos_penalty=PUBLISHED.turn_eos_penalty,
+            im_end_scale=PUBLISHED.im_end_scale,
+            im_end_top_k=PUBLISHED.im_end_top_k,
+        )
+
+
+class LanguageModelSettings(_Settings):
+    """The engine that the language model runs on."""
+
+    max_sessions: int = Field(
+        4, ge=1, description="Sessions with memory reserved; at least limits.max_sessions."
+    )
+    session_tokens: int = Field(
+        8192,
+        ge=64,
+        description="Positions reserved for a session. One that would need more gives up its "
+        "oldest units, or ends where the window is off.",
+    )
+    kv_cache_memory_bytes: int | None = Field(
+        None, ge=1, description="Memory for keys and values; null: by gpu_memory_utilization."
+    )
+    gpu_memory_utilization: float | None = Field(
+        None, gt=0, lt=1, description="Share of the GPU's memory for weights, keys and values."
+    )
+    max_num_batched_tokens: int = Field(
+        1024, ge=64, description="Positions of one step: bounds how long a rebuild delays others."
+    )
+    max_units_in_engine: int | None = Field(
+        None, ge=1, description="Units that run at once; the others wait by deadline. null: all."
+    )
+    cudagraph_mode: str | None = Field(
+        None, description="FULL on a GPU: steps with appends in them are 3 to 4 times faster."
+    )
+    enforce_eager: bool = Field(False, description="No CUDA graphs and no compilation.")
+    enable_prefix_caching: bool = Field(
+        False, description="Keep what aborted requests computed, so that a rebuild costs less."
+    )
+    load_format: str = Field("auto", description="dummy: random weights, to measure with.")
+    stuck_after_s: float = Field(
+        30.0, gt=0, description="A unit without any output for so long: the engine is restarted."
+    )
+
+
+class MiniCPMOSettings(_Settings):
+    """What an operator may set."""
+
+    checkpoint: str | None = Field(
+        None,
+        description="Folder of the published checkpoint, or tiny: one with toy weights that is "
+        "made on the spot. null: $DUPLEX_CHECKPOINT.",
+    )
+    device: Literal["cpu", "cuda"] = Field("cuda", description="Where the model runs.")
+    dtype: Literal["float32", "bfloat16"] = Field("bfloat16", description="Numbers it runs in.")
+    language_model: LanguageModelSettings = Field(default_factory=LanguageModelSettings)
+    window: WindowSettings = Field(default_factory=WindowSettings)
+    decoding: DecodingSettings = Field(default_factory=DecodingSettings)
+    encoder_batch: int = Field(
+        16, ge=1, le=256, description="Sessions whose audio is encoded at once, at most."
+    )
+    instructions: str = Field(
+        "Streaming Omni Conversation.", description="System prompt where the client gives none."
+    )
+
+
+def read_settings(raw: Mapping[str, Any]) -> MiniCPMOSettings:
+    """Validate; raise ValueError that names each wrong field and what it takes."""
+    try:
+        return MiniCPMOSettings.model_validate(dict(raw))
+    except ValidationError as error:
+        faults = "; ".join(
+            f"model_settings.{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}"
+            for fault in error.errors()
+        )
+        raise ValueError(faults) from None

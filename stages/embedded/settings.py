@@ -1,10 +1,21 @@
 """The embedded model's settings: `model_settings` of the deploy file."""
 
 from collections.abc import Mapping
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+
+class Engine(Enum):
+    """What runs the language model."""
+
+    CTRANSLATE2 = "ctranslate2"
+    VLLM = "vllm"
+
+    def __str__(self) -> str:
+        return self.value
 
 
 class EmbeddedSettings(BaseModel):
@@ -16,6 +27,11 @@ class EmbeddedSettings(BaseModel):
         None,
         description="Where the converted language model is kept. null: $DUPLEX_CACHE, else the "
         "user's cache folder.",
+    )
+    engine: Engine = Field(
+        Engine.CTRANSLATE2,
+        description="What runs the language model: `ctranslate2`, or `vllm`, which must be "
+        "installed for it and keeps each conversation's state between two answers.",
     )
     hearing_workers: int = Field(2, ge=1, le=64, description="Utterances recognised at once.")
     answering_workers: int = Field(2, ge=1, le=64, description="Answers written at once.")

@@ -26,7 +26,7 @@ def test_two_processes_convert_once_and_damage_is_repaired(tmp_path: Path) -> No
     ]
     told = [process.communicate()[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
-    assert "".join(told).count("converting the weights") == 1
+    assert "".join(told).count("converting the weights for ctranslate2") == 1
     (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
     assert all(f"language model: {folder}" in text for text in told)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stages.embedded.plugin import PLUGIN
-from stages.embedded.settings import read_settings
+from stages.embedded.settings import Engine, read_settings
 
 
 def test_an_empty_mapping_gives_the_defaults() -> None:
@@ -39,3 +39,10 @@ def test_a_wrong_value_is_refused_by_its_name(name: str, value: object) -> None:
 def test_all_faults_are_told_at_once() -> None:
     with pytest.raises(ValueError, match=r"hearing_workers.*answering_workers"):
         PLUGIN.check_settings({"hearing_workers": 0, "answering_workers": 0})
+
+
+def test_the_engine_is_one_of_two() -> None:
+    assert read_settings({}).engine is Engine.CTRANSLATE2
+    assert read_settings({"engine": "vllm"}).engine is Engine.VLLM
+    with pytest.raises(ValueError, match=r"model_settings\.engine: .*'vllm'"):
+        PLUGIN.check_settings({"engine": "llama.cpp"})

@@ -1,0 +1,66 @@
+"""`make test` runs every kind of test once, and vLLM comes in only where it is needed."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MAKEFILE = (ROOT / "Makefile").read_text()
+GROUPS = ("pure", "models", "vllm", "serve", "browser")
+
+
+def target(name: str) -> str:
+    """Return a target's line and recipe."""
+    found = re.search(
+        rf"^{re.escape(name)}:.*\n(?:\t.*\n|(?:else|endif|ifeq.*)\n)*", MAKEFILE, re.M
+    )
+    assert found is not None, name
+    return found[0]
+
+
+def markers() -> list[str]:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    listed: list[str] = config["tool"]["pytest"]["ini_options"]["markers"]
+    return [marker.partition(":")[0] for marker in listed]
+
+
+def test_make_test_runs_all_groups() -> None:
+    assert f"for group in {' '.join(GROUPS)}; do" in target("test")
+    assert set(GROUPS) - {"pure"} == set(markers()) - {"soak"}
+
+
+@pytest.mark.parametrize("combination", range(32))
+def test_every_test_is_in_exactly_one_group(combination: int) -> None:
+    marks = {mark for bit, mark in enumerate(markers()) if combination >> bit & 1}
+    assert len(markers()) == 5
+    pure = re.search(r"^PURE := (.*)$", MAKEFILE, re.M)
+    assert pure is not None
+    expressions = [pure[1]]
+    expressions += [re.findall(r'pytest -m "(.*?)"', target(f"test-{g}"))[0] for g in GROUPS[1:]]
+    names = {mark: mark in marks for mark in markers()}
+    chosen = [expression for expression in expressions if eval(expression, {}, names)]
+    if "soak" in marks:
+        assert chosen == []
+    elif marks == {"models", "vllm"}:
+        assert len(chosen) == 2  # such a test would run twice; none has both
+    else:
+        assert len(chosen) == 1
+
+
+def test_vllm_is_not_installed_for_the_service_alone() -> None:
+    heads = {name: target(name).splitlines()[0] for name in ("serve", "talk", "load")}
+    heads |= {stamp: target(f"$(VENV)/{stamp}").splitlines()[0] for stamp in (".dev", ".serve")}
+    assert [name for name, head in heads.items() if "vllm" in head] == []
+    assert "tools.deploy needs $(DEPLOY)" in target("serve")
+
+
+def test_only_a_deploy_file_that_asks_for_vllm_needs_it() -> None:
+    from tools.deploy import models_of, needs_vllm  # noqa: PLC0415 - loads Serve's settings
+
+    text = (ROOT / "deploy" / "duplex.yaml").read_text()
+    (light,) = models_of(text, {})
+    assert not needs_vllm(light)
+    (heavy,) = models_of(text.replace("model_settings: {}", "model_settings: {engine: vllm}"), {})
+    assert needs_vllm(heavy)

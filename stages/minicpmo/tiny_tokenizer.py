@@ -79,7 +79,7 @@ def tiny_vocabulary(texts: Mapping[int, str]) -> TinyVocabulary:
 
     ValueError if a text is empty, stands for two ids, or is given to an id that has one already.
     """
-    spelt = dict(enumerate(_BYTES.values()))
+    spelt = dict(enumerate(BYTE_LETTERS.values()))
     for number, text in (*WORDS.items(), *texts.items()):
         _claim(spelt, number, text)
     ids = {spelling: number for number, spelling in spelt.items()}
@@ -106,7 +106,7 @@ def tiny_vocabulary(texts: Mapping[int, str]) -> TinyVocabulary:
 
 def byte_level(text: str) -> str:
     """Return the spelling that byte-level pieces have in `vocab.json`: a letter for each byte."""
-    return "".join(_BYTES[byte] for byte in text.encode())
+    return "".join(BYTE_LETTERS[byte] for byte in text.encode())
 
 
 def _byte_letters() -> dict[int, str]:
@@ -118,7 +118,8 @@ def _byte_letters() -> dict[int, str]:
     }
 
 
-_BYTES: Final = MappingProxyType(_byte_letters())
+BYTE_LETTERS: Final[Mapping[int, str]] = MappingProxyType(_byte_letters())
+"""Byte to its letter in `vocab.json`, in the order of the ids."""
 
 
 def _claim(spelt: dict[int, str], number: int, text: str) -> None:

@@ -131,13 +131,23 @@ def _from_pieces(folder: Path) -> tokenizers.Tokenizer:
 
 def _added_tokens(folder: Path, settings: Mapping[str, Any]) -> Mapping[int, AddedToken]:
     """Return what the files add to the pieces, in the order of the ids."""
+    file = folder / "added_tokens.json"
     added: dict[int, AddedToken] = {}
-    for text, number in _optional_object(folder / "added_tokens.json").items():
-        added[int(number)] = added_token(text, special=True)
+    for text, number in _optional_object(file).items():
+        if type(number) is not int:
+            raise CheckpointUnreadable(file, f"{text}: {number!r} is not an id")
+        added[number] = added_token(text, special=True)
     # Only these say which of them are special, so they win.
-    for number, entry in settings.get("added_tokens_decoder", {}).items():
-        special = bool(entry.get("special", True))
-        added[int(number)] = added_token(entry["content"], special=special)
+    flagged = settings.get("added_tokens_decoder", {})
+    try:
+        for number, entry in flagged.items():
+            special = bool(entry.get("special", True))
+            added[int(number)] = added_token(entry["content"], special=special)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointUnreadable(
+            folder / "tokenizer_config.json",
+            f"added_tokens_decoder: not an object of ids and tokens: {error!r}",
+        ) from error
     return dict(sorted(added.items()))
 
 

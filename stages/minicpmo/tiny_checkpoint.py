@@ -25,7 +25,7 @@ from stages.minicpmo import tiny_tokenizer, tokenizer, weight_rule
 from stages.minicpmo.tiny_tokenizer import TinyVocabulary, tiny_vocabulary
 
 DATA: Final = Path(__file__).parent / "tiny"
-"""The sizes, the weight rule's table, and the ids that the published tokenizer's settings forbid."""
+"""The sizes, the weight rule's table, and the ids that the published tokenizer forbids."""
 STAMP: Final = "tiny_checkpoint.json"
 
 _NO_TEXTS: Final[Mapping[int, str]] = MappingProxyType({})

@@ -36,7 +36,7 @@ class FakeRig(EngineRig):
     async def go_on(self) -> None:
         self.backend.go_on()
 
-    async def held_by_backend(self) -> list[str]:
+    async def held_now(self) -> list[str]:
         return list(self.backend.requests)
 
 

@@ -1,0 +1,34 @@
+"""A worker of vLLM's whose last logits can be read."""
+
+from typing import Any
+
+import torch
+
+from stages.minicpmo.worker_extension import TapExtension
+
+
+class ProbedTap(TapExtension):
+    """The tap, and the logits as the model computed them, before any processor."""
+
+    _last: torch.Tensor
+
+    def probe(self) -> None:
+        """Keep the logits of each step from now on."""
+        model = self.model_runner.model
+        compute_logits = model.compute_logits
+
+        def kept(hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            logits = compute_logits(hidden_states, *args, **kwargs)
+            self._last = logits.clone()
+            return logits
+
+        model.compute_logits = kept
+
+    def last_logits(self, columns: list[int]) -> tuple[list[list[float]], list[int], list[float]]:
+        """Return the last step's logits at some columns, and each row's best and logsumexp."""
+        last = self._last
+        return (
+            last[:, columns].tolist(),
+            last.argmax(dim=1).tolist(),
+            last.logsumexp(dim=1).tolist(),
+        )

@@ -10,6 +10,8 @@ from stages.contract import Plugin
 
 BUILT_IN: Final = {
     "embedded": "stages.embedded.plugin:PLUGIN",
+    "minicpmo": "stages.minicpmo.plugin:PLUGIN",
+    "minicpmo_tiny": "stages.minicpmo.plugin:TINY_PLUGIN",
     "scripted": "stages.scripted.plugin:PLUGIN",
 }
 

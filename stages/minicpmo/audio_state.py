@@ -72,12 +72,20 @@ def state_bytes(sizes: AudioEncoderSizes, dtype: torch.dtype) -> int:
 class EncoderState:
     """One conversation's memory. Takes `state_bytes` from the beginning; nothing grows."""
 
-    def __init__(self, sizes: AudioEncoderSizes, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        sizes: AudioEncoderSizes,
+        device: torch.device,
+        dtype: torch.dtype,
+        units: int = 0,
+    ) -> None:
+        """`units` have been heard before, all of which are forgotten."""
         shape = (sizes.layers, 2, sizes.positions_kept, sizes.hidden)
         self._rows = torch.empty(shape, device=device, dtype=dtype)
+        self._sizes = sizes
         self._units_kept = sizes.units_kept
-        self._units = 0
-        self._written_round = 0
+        self._units = units
+        self._written_round = units // sizes.units_kept
         """Which round of `units_kept` units the rows in front belong to."""
         self._changes = 0
 
@@ -95,6 +103,15 @@ class EncoderState:
     def changes(self) -> int:
         """Goes up with every change, so that what was computed before it can be told."""
         return self._changes
+
+    def successor(self) -> "EncoderState":
+        """Return a memory of its own for what follows, where the next unit forgets everything.
+
+        This one stays as it is. Raise StageRefused anywhere else.
+        """
+        if self.start:
+            raise StageRefused(f"unit {self._units} does not forget what came before it")
+        return EncoderState(self._sizes, self._rows.device, self._rows.dtype, self._units)
 
     def past(self) -> torch.Tensor:
         """Return [layers, 2, start, hidden]: the keys and values that the next unit sees."""

@@ -1,7 +1,7 @@
 """MiniCPM-o's settings: `model_settings` of the deploy file."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -14,7 +14,9 @@ from stages.minicpmo.windows import (
     PUBLISHED_UNITS,
 )
 
-TINY = "tiny"
+CHECKPOINT_VARIABLE: Final = "DUPLEX_CHECKPOINT"
+"""Environment variable with the checkpoint's folder, where the settings name none."""
+TINY: Final = "tiny"
 """The checkpoint that is made on the spot: the real path with toy weights."""
 
 

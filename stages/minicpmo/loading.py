@@ -1,0 +1,182 @@
+"""Loads MiniCPM-o: checkpoint, engine, encoders. Imported where the model runs, and only there.
+
+Rule 1: the engine comes first. Its processes may be forked, and a fork after torch has worked on
+        the CPU hangs.
+Rule 2: tensors are loaded by name. The language model's are read by vLLM's own loader through our
+        model class, everything else here.
+"""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+import torch
+
+from stages.engine.engine import ResumableEngine
+from stages.engine.settings import SPARE_SLOTS, EngineSettings
+from stages.engine.vllm_backend import VllmBackend
+from stages.minicpmo.audio_encoder import AudioEncoder
+from stages.minicpmo.audio_state import AudioEncoderSizes
+from stages.minicpmo.checkpoint import load_tensors
+from stages.minicpmo.config import MiniCPMOConfig, read_config
+from stages.minicpmo.ear import EncoderEar
+from stages.minicpmo.image_input import ImageSizes
+from stages.minicpmo.layout import RowCounts
+from stages.minicpmo.settings import CHECKPOINT_VARIABLE, TINY, MiniCPMOSettings, WindowSettings
+from stages.minicpmo.stage0 import Loaded
+from stages.minicpmo.tap import TapReceiver
+from stages.minicpmo.tensor_shapes import expected_tensors
+from stages.minicpmo.tiny_checkpoint import write_tiny_checkpoint
+from stages.minicpmo.tokenizer import Tokenizer
+from stages.minicpmo.unit_model import EngineUnitModel
+from stages.minicpmo.vision import VisionEncoder, VisionSizes
+from stages.minicpmo.vllm_args import PLACEHOLDER_IDS, engine_args
+from stages.minicpmo.windows import MARKER_TEXT, BasicWindow, ContextWindow, Window, WindowOff
+from stages.prepared_folder import cache_root
+
+EARS: Final = ("apm", "audio_projection_layer")
+EYES: Final = ("vpm", "resampler")
+DUMMY: Final = "dummy"
+_RANDOM_SCALE: Final = 0.02
+
+
+async def load(settings: MiniCPMOSettings) -> Loaded:
+    """Start the engine and load the encoders; takes a minute or more for the real model.
+
+    Raises ValueErrors that name the file, the field or the tensor, and EngineFailed.
+    """
+    folder = await asyncio.to_thread(checkpoint_folder, settings)
+    config, tokenizer = read_config(folder), Tokenizer(folder)
+    engine = ResumableEngine(
+        args := engine_settings(settings, folder), VllmBackend(args, time.monotonic), time.monotonic
+    )
+    await engine.start()
+    tap = TapReceiver()
+    await tap.start()
+    await engine.call_worker("tap_open", tap.address)
+    ear = await asyncio.to_thread(load_ear, settings, folder, config)
+    await ear.warm_up()
+    return Loaded(
+        ear=ear,
+        language=EngineUnitModel(engine, tap, tokenizer.specials),
+        tokenizer=tokenizer,
+        counts=RowCounts.from_config(
+            audio_pool_step=config.audio_pool_step, query_num=config.query_num
+        ),
+        window=window(settings.window, tokenizer),
+    )
+
+
+def checkpoint_folder(settings: MiniCPMOSettings) -> Path:
+    """Return the checkpoint's folder; the tiny one is written if it is not there."""
+    named = settings.checkpoint or os.environ.get(CHECKPOINT_VARIABLE)
+    if not named:
+        raise ValueError(
+            "no checkpoint: name its folder in model_settings.checkpoint or in "
+            f"{CHECKPOINT_VARIABLE}"
+        )
+    if named != TINY:
+        return Path(named).expanduser()
+    folder = cache_root() / "minicpmo-tiny"
+    write_tiny_checkpoint(folder)
+    return folder
+
+
+def engine_settings(settings: MiniCPMOSettings, folder: Path) -> EngineSettings:
+    """Return what the engine is built from."""
+    own = settings.language_model
+    is_v2 = settings.device == "cuda" and os.environ.get("VLLM_USE_V2_MODEL_RUNNER", "1") != "0"
+    needed = engine_args(folder, is_v2_runner=is_v2)
+    return EngineSettings(
+        model=folder,
+        tokenizer=folder,
+        dtype=settings.dtype,
+        max_model_len=own.session_tokens,
+        session_tokens=own.session_tokens,
+        max_sessions=own.max_sessions,
+        max_in_flight=own.max_units_in_engine or own.max_sessions,
+        max_num_seqs=own.max_sessions + SPARE_SLOTS,
+        max_num_batched_tokens=own.max_num_batched_tokens,
+        stuck_after_s=own.stuck_after_s,
+        kv_cache_memory_bytes=own.kv_cache_memory_bytes,
+        gpu_memory_utilization=own.gpu_memory_utilization,
+        enforce_eager=own.enforce_eager,
+        cudagraph_mode=own.cudagraph_mode,
+        load_format=own.load_format,
+        enable_prefix_caching=own.enable_prefix_caching,
+        max_item_rows=min(512, own.max_num_batched_tokens),
+        placeholder_ids=PLACEHOLDER_IDS,
+        logits_processors=tuple(needed["logits_processors"]),
+        worker_extension_cls=needed["worker_extension_cls"],
+        hf_overrides=needed["hf_overrides"],
+    )
+
+
+def load_ear(settings: MiniCPMOSettings, folder: Path, config: MiniCPMOConfig) -> EncoderEar:
+    """Load the audio and the picture encoder."""
+    device, dtype = torch.device(settings.device), getattr(torch, settings.dtype)
+    is_dummy = settings.language_model.load_format == DUMMY
+
+    def tensors(prefixes: tuple[str, ...]) -> dict[str, torch.Tensor]:
+        if is_dummy:
+            return random_tensors(config, prefixes, device, dtype)
+        return load_tensors(folder, config, prefixes)
+
+    audio = AudioEncoder.from_tensors(audio_sizes(config), tensors(EARS), device, dtype)
+    vision = VisionEncoder.from_tensors(vision_sizes(config), tensors(EYES), device, dtype)
+    return EncoderEar(audio, vision, batch=settings.encoder_batch)
+
+
+def random_tensors(
+    config: MiniCPMOConfig, prefixes: tuple[str, ...], device: torch.device, dtype: torch.dtype
+) -> dict[str, torch.Tensor]:
+    """Return made-up tensors of the config's shapes, to measure with where there are no weights."""
+    source = torch.Generator(device).manual_seed(0)
+    return {
+        name: _RANDOM_SCALE * torch.randn(shape, generator=source, device=device, dtype=dtype)
+        for name, shape in expected_tensors(config, prefixes).shapes.items()
+    }
+
+
+def audio_sizes(config: MiniCPMOConfig) -> AudioEncoderSizes:
+    """Return the audio encoder's sizes."""
+    audio = config.audio
+    return AudioEncoderSizes(
+        mel_bands=audio.num_mel_bins,
+        hidden=audio.d_model,
+        layers=audio.encoder_layers,
+        heads=audio.encoder_attention_heads,
+        ffn=audio.encoder_ffn_dim,
+        positions=audio.max_source_positions,
+        pool=config.audio_pool_step,
+        llm_hidden=config.llm.hidden_size,
+    )
+
+
+def vision_sizes(config: MiniCPMOConfig) -> VisionSizes:
+    """Return the picture encoder's sizes."""
+    vision = config.vision
+    return VisionSizes(
+        hidden=vision.hidden_size,
+        layers=config.vision_layers,
+        heads=vision.num_attention_heads,
+        ffn=vision.intermediate_size,
+        grid=vision.image_size // vision.patch_size,
+        queries=config.query_num,
+        llm_hidden=config.llm.hidden_size,
+        image=ImageSizes(side=config.slices.scale_resolution, patch=vision.patch_size),
+    )
+
+
+def window(settings: WindowSettings, tokenizer: Tokenizer) -> Window:
+    """Return the window as the rules have it."""
+    match settings.mode:
+        case "off":
+            return WindowOff()
+        case "basic":
+            return BasicWindow(high=settings.high, low=settings.low)
+        case "context":
+            marker = tokenizer.encode(MARKER_TEXT)
+            return ContextWindow(settings.units, settings.carried_tokens, marker)

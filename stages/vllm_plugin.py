@@ -18,7 +18,8 @@ from typing import Final
 
 _log = logging.getLogger(__name__)
 
-_WATCHER: Final = "duplex-parent-watcher"
+WATCHER: Final = "duplex-parent-watcher"
+"""The name of the thread that watches."""
 _ORPHANED: Final = 86
 """The exit status of a process whose parent died."""
 
@@ -36,9 +37,9 @@ class _Watcher:
     def start(self) -> None:
         """Start the thread, if this process is a child and has none."""
         parent = multiprocessing.parent_process()
-        if parent is None or any(one.name == _WATCHER for one in threading.enumerate()):
+        if parent is None or any(one.name == WATCHER for one in threading.enumerate()):
             return
-        threading.Thread(target=_watch, args=(parent,), name=_WATCHER, daemon=True).start()
+        threading.Thread(target=_watch, args=(parent,), name=WATCHER, daemon=True).start()
 
 
 _watchers: list[_Watcher] = []
@@ -55,6 +56,11 @@ def register() -> None:
     AutoConfig.register(MODEL_TYPE, DuplexMiniCPMOConfig, exist_ok=True)
     if ARCHITECTURE not in ModelRegistry.get_supported_archs():
         ModelRegistry.register_model(ARCHITECTURE, f"stages.minicpmo.vllm_model:{ARCHITECTURE}")
+    end_with_parent()
+
+
+def end_with_parent() -> None:
+    """Make this process's children, and itself if it is one, end when their parent dies."""
     if not _watchers:
         _watchers.append(_Watcher())
     _watchers[0].start()

@@ -16,7 +16,7 @@ from ray.serve.handle import DeploymentHandle
 
 from serve_app.latch import Latch
 from serve_app.lease import LeaseEnd, LeaseEnded, LeaseGranted, LeaseRefused
-from serve_app.stage_errors import stage_errors
+from serve_app.stage_errors import let_go, stage_errors
 from session.errors import (
     AdmissionRefused,
     DuplexError,
@@ -105,7 +105,7 @@ class LeasedStage:
     def give_back(self) -> None:
         """Let go of the lease; the stage then releases the session by itself."""
         self._begin_close()
-        self._stream.cancel()
+        let_go(self._stream)
 
     async def close(self, fence: Fence) -> None:
         """Release the session at the stage; returns when it holds nothing any more."""
@@ -124,7 +124,7 @@ class LeasedStage:
                 break
         # The stage has confirmed; the end of the stream follows at once.
         if not await _wait(self._over, self._timeout_s):
-            self._stream.cancel()
+            let_go(self._stream)
 
     def _begin_close(self) -> None:
         self.is_closing = True
@@ -203,7 +203,7 @@ async def take_lease(
                 raise granted.error
             continue
         if granted.descriptor != descriptor:
-            stream.cancel()
+            let_go(stream)
             raise StageContractBroken(f"{granted.stage} runs {granted.descriptor.model_id}")
         return LeasedStage(granted, stream, timeout_s)
 
@@ -214,12 +214,12 @@ async def _first_of(stream: Any, stage: str, timeout_s: float) -> LeaseGranted |
         with stage_errors(stage):
             item = await asyncio.wait_for(anext(stream), timeout_s)
     except DuplexError as error:
-        stream.cancel()
+        let_go(stream)
         raise StageUnavailable(f"{stage} does not answer: {error.message}") from error
     except StopAsyncIteration:
         raise StageUnavailable(f"{stage} ended the lease at once") from None
     except asyncio.CancelledError:
-        stream.cancel()
+        let_go(stream)
         raise
     if not isinstance(item, LeaseGranted | LeaseRefused):
         raise StageContractBroken(f"{stage} began a lease with {type(item).__name__}")

@@ -19,7 +19,7 @@ from serve_app.clock import Clock, MonotonicClock, sleep_until
 from serve_app.deployments import Witness
 from serve_app.leased_stage import LeasedStage, take_lease
 from serve_app.ports import AppendedRef, SpeechRef
-from serve_app.stage_errors import stage_errors
+from serve_app.stage_errors import let_go, stage_errors
 from session.config import RuntimeConfig, SessionLimits
 from session.errors import DuplexError, StageContractBroken, StageUnavailable
 from session.fence import Fence
@@ -167,7 +167,7 @@ class RayStageDirectory:
             with stage_errors(name):
                 return str(await asyncio.wait_for(response, HEALTH_TIMEOUT_S))
         except DuplexError as error:
-            response.cancel()
+            let_go(response)
             return error.message
 
     async def _give_back(self, taken: list[LeasedStage], fence: Fence) -> None:

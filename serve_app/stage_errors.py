@@ -1,7 +1,9 @@
 """What Ray and Serve raise, in terms of a stage: the one place that knows both trees."""
 
+import contextlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from ray.exceptions import (
     GetTimeoutError,
@@ -30,6 +32,15 @@ def stage_errors(stage: str) -> Iterator[None]:
         yield
     except (RayError, RayServeException, TimeoutError) as error:
         raise as_duplex_error(error, stage) from error
+
+
+def let_go(response: Any) -> None:
+    """Cancel a call to a deployment, whose answer nobody wants any more.
+
+    One that never reached a replica raises at that what it failed of; there is nothing to let go.
+    """
+    with contextlib.suppress(RayError, RayServeException):
+        response.cancel()
 
 
 def as_duplex_error(error: Exception, stage: str) -> DuplexError:

@@ -32,7 +32,7 @@ from stages.minicpmo.tiny_checkpoint import write_tiny_checkpoint
 from stages.minicpmo.tokenizer import Tokenizer
 from stages.minicpmo.unit_model import EngineUnitModel
 from stages.minicpmo.vision import VisionEncoder, VisionSizes
-from stages.minicpmo.vllm_args import PLACEHOLDER_IDS, engine_args
+from stages.minicpmo.vllm_args import engine_fields
 from stages.minicpmo.windows import MARKER_TEXT, BasicWindow, ContextWindow, Window, WindowOff
 from stages.prepared_folder import cache_root
 
@@ -88,7 +88,6 @@ def engine_settings(settings: MiniCPMOSettings, folder: Path) -> EngineSettings:
     """Return what the engine is built from."""
     own = settings.language_model
     is_v2 = settings.device == "cuda" and os.environ.get("VLLM_USE_V2_MODEL_RUNNER", "1") != "0"
-    needed = engine_args(folder, is_v2_runner=is_v2)
     return EngineSettings(
         model=folder,
         tokenizer=folder,
@@ -107,10 +106,7 @@ def engine_settings(settings: MiniCPMOSettings, folder: Path) -> EngineSettings:
         load_format=own.load_format,
         enable_prefix_caching=own.enable_prefix_caching,
         max_item_rows=min(512, own.max_num_batched_tokens),
-        placeholder_ids=PLACEHOLDER_IDS,
-        logits_processors=tuple(needed["logits_processors"]),
-        worker_extension_cls=needed["worker_extension_cls"],
-        hf_overrides=needed["hf_overrides"],
+        **engine_fields(is_v2_runner=is_v2),
     )
 
 

@@ -54,7 +54,7 @@ class RememberedUnit:
     said: Tokens
     """The talker's input; empty if the unit listened."""
     starts_turn: bool
-    """It spoke, and no turn was open before it."""
+    """It spoke, and nothing of an answer had been spoken before it."""
 
 
 Units = tuple[RememberedUnit, ...]
@@ -70,6 +70,9 @@ class Conversation:
     units: Units = ()
     """Oldest first."""
     speech: SpeechState = NOTHING_SAID
+    is_answering: bool = False
+    """Units have spoken, and their turn has not ended: the voice goes on from them. The model may
+    speak without a word, which opens no turn."""
     mel: MelState = field(default_factory=new_conversation)
     place: EncoderPlace = NOWHERE
     """Where the audio encoder stands after the newest unit."""
@@ -137,9 +140,14 @@ def with_unit(
         fed=ended.fed,
         terminator=ended.terminator,
         said=ended.condition,
-        starts_turn=not ended.is_listen and not conversation.speech.is_turn_open,
+        starts_turn=not ended.is_listen and not conversation.is_answering,
     )
-    return replace(conversation, units=(*conversation.units, unit), speech=ended.speech)
+    return replace(
+        conversation,
+        units=(*conversation.units, unit),
+        speech=ended.speech,
+        is_answering=not (ended.is_listen or ended.is_end_of_turn),
+    )
 
 
 def with_silent_unit(
@@ -150,6 +158,7 @@ def with_silent_unit(
 ) -> Conversation:
     """Return the conversation after a unit that was only listened to, without a look at it."""
     speech = replace(conversation.speech, units=conversation.speech.units + 1)
+    # An open answer goes on behind it: nobody has asked the model whether it would.
     unit = RememberedUnit(
         number=speech.units - 1,
         frames=frames,
@@ -245,7 +254,8 @@ def _newest_turn(conversation: Conversation) -> int | None:
 
 
 def _turn_closed(conversation: Conversation) -> Conversation:
-    return replace(conversation, speech=replace(conversation.speech, is_turn_open=False))
+    speech = replace(conversation.speech, is_turn_open=False)
+    return replace(conversation, speech=speech, is_answering=False)
 
 
 def _cut_unit(

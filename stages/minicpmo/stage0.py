@@ -138,6 +138,10 @@ class MiniCPMOStage0:
         texts += [decode(unit.said) for unit in conversation.units]
         return tuple(text for text in texts if text)
 
+    def conversation(self, session_id: SessionId) -> Conversation:
+        """Return what is remembered of a session."""
+        return self._find(session_id).conversation
+
     async def append(self, session_id: SessionId, unit: Unit, *, request_id: RequestId) -> Appended:
         """Consume one unit and decide."""
         loaded, session = self._ready(), self._find(session_id)
@@ -171,10 +175,9 @@ class MiniCPMOStage0:
             await self._hold(session_id, session, left)
             _check_still_wanted(session, interrupts)
         session.before, session.conversation = before, left
-        was_open = before.speech.is_turn_open
-        is_over = was_open and not after.speech.is_turn_open
-        session.options = None if is_over or thought.ended.is_end_of_turn else options
-        return answer(thought, request_id, was_open=was_open, is_over=is_over)
+        is_over = thought.ended.is_end_of_turn or (before.is_answering and not after.is_answering)
+        session.options = None if is_over else options
+        return answer(thought, request_id, is_start=not before.is_answering, is_over=is_over)
 
     async def configure(self, session_id: SessionId, runtime: RuntimeConfig) -> None:
         """Take new settings; new instructions stand in front of everything from now on."""

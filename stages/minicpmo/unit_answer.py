@@ -24,10 +24,11 @@ def seed_of(request_id: RequestId) -> int:
     return int.from_bytes(digest, "big") >> 1
 
 
-def answer(thought: Thought, request_id: RequestId, *, was_open: bool, is_over: bool) -> Appended:
+def answer(thought: Thought, request_id: RequestId, *, is_start: bool, is_over: bool) -> Appended:
     """Return what Stage0 says of a unit.
 
-    `was_open` is whether a turn was open before it, `is_over` whether that has ended in it.
+    `is_start` is whether an answer would start with it, `is_over` whether one has ended in it: the
+    model that listens has nothing more to say.
     """
     ended, timing = thought.ended, thought.timing
     metrics = SegmentMetrics(
@@ -44,15 +45,15 @@ def answer(thought: Thought, request_id: RequestId, *, was_open: bool, is_over: 
         ended.text,
         has_speech=True,
         segment_end=True,
-        turn_end=ended.is_end_of_turn,
+        turn_end=is_over,
         metrics=metrics,
     )
     speech = Speech(
         ended.text,
         segment_end=True,
-        turn_end=ended.is_end_of_turn,
+        turn_end=is_over,
         token_ids=ended.condition,
         hidden=thought.hidden[1:],
-        turn_start=not was_open,
+        turn_start=is_start,
     )
     return Appended(result, speech, request_id)

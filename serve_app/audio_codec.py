@@ -196,6 +196,13 @@ def _decode_linear(audio: bytes, audio_format: AudioFormat) -> _Decoded:
     return _Decoded(rate_hz, carry, samples=_finite(np.frombuffer(audio, "<f4")))
 
 
+def recording_pcm(wav: bytes) -> bytes:
+    """Return a whole WAV as PCM of the stages' input rate; raises BadAudio."""
+    recorded = parse_wav(wav)
+    rate_hz = _checked_rate(recorded.rate_hz)
+    return _to_pcm(soxr.resample(_finite(recorded.samples), rate_hz, INPUT_RATE_HZ))
+
+
 def _checked_rate(rate_hz: int) -> int:
     if not MIN_RATE_HZ <= rate_hz <= MAX_RATE_HZ:
         raise BadAudio(

@@ -10,12 +10,13 @@ Rule 3: the speech of a unit is kept from Stage0's answer until Stage1 is given 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, assert_never
 
 from serve_app.clock import Clock, Timer, sleep_until
 from serve_app.outbound import Outbound
 from serve_app.ports import SpeechRef, StageDirectory, StageSession
+from serve_app.voice_sample import with_voice
 from session.config import SessionLimits
 from session.effects import (
     AttachSocket,
@@ -212,7 +213,8 @@ def _set_timer(effect: WakeAt, shell: Shell) -> None:
 
 async def _open_stages(effect: OpenStages, shell: Shell) -> None:
     try:
-        stages = await shell.directory.open(effect.fence, effect.runtime)
+        runtime = await with_voice(effect.runtime)
+        stages = await shell.directory.open(effect.fence, runtime)
     except DuplexError as error:
         shell.post(OpenFailed(effect.fence, error))
         return
@@ -293,7 +295,8 @@ async def _cancel(effect: CancelStages, shell: Shell, after: asyncio.Task[None] 
 async def _configure_stages(effect: ConfigureStages, shell: Shell) -> None:
     await _after_cancel(shell)
     try:
-        await shell.opened().configure(effect.fence, effect.runtime, effect.generation)
+        runtime = replace(effect.runtime, voice_sample=b"")
+        await shell.opened().configure(effect.fence, runtime, effect.generation)
     except (StageError, ClientError) as error:
         shell.post(ConfigureFailed(effect.fence, effect.generation, error))
     else:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from session.config import SessionLimits
 from stages.contract import Plugin
 from stages.plugin_check import check_plugin
-from stages.plugins import BUILT_IN, load_plugin
+from stages.plugins import load_plugin
 
 API_KEYS_VARIABLE: Final = "DUPLEX_API_KEYS"
 """Environment variable with API keys, separated by commas."""
@@ -200,20 +200,7 @@ def keys_in(environ: Mapping[str, str]) -> tuple[str, ...]:
 def _automatic_model(settings: Mapping[str, Any], environ: Mapping[str, str]) -> str:
     """Return the model for a checkpoint where one is configured, otherwise the default."""
     checkpoint = settings.get("checkpoint") or environ.get(CHECKPOINT_VARIABLE)
-    if not checkpoint:
-        return DEFAULT_MODEL
-    if CHECKPOINT_MODEL in BUILT_IN:
-        return CHECKPOINT_MODEL
-    raise SettingsError(
-        [
-            Fault(
-                "model",
-                f"a checkpoint is configured ({checkpoint}), but this release has no model "
-                f"{CHECKPOINT_MODEL!r} to run it; unset {CHECKPOINT_VARIABLE} and "
-                f"model_settings.checkpoint, or name one of: {', '.join(sorted(BUILT_IN))}",
-            )
-        ]
-    )
+    return CHECKPOINT_MODEL if checkpoint else DEFAULT_MODEL
 
 
 def _plain(one: Any) -> str:

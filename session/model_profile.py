@@ -17,7 +17,8 @@ class ModelProfile:
     tools: bool = False
     input_transcription: bool = False
     """UnitResult.heard carries what the user said."""
-    requires_ref_audio: bool = False
+    ref_audio: bool = False
+    """Takes a recording of a voice to speak with."""
     response_options: frozenset[str] = frozenset()
     """Single options of `response.create` that the model honours."""
     updatable: frozenset[str] = frozenset()

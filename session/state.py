@@ -143,6 +143,7 @@ class SessionState:
         return RuntimeConfig(
             instructions=config.instructions or "",
             voice=config.voice or "",
+            voice_sample=config.ref_audio if self.profile.ref_audio else b"",
             temperature=config.temperature,
             max_output_tokens=config.max_output_tokens,
             speed=1.0 if config.speed is None else config.speed,

@@ -23,6 +23,7 @@ from session import errors
 from session.config import SessionLimits
 from session.errors import DuplexError
 from stages.embedded.settings import EmbeddedSettings
+from stages.minicpmo.settings import MiniCPMOSettings
 from stages.scripted.settings import ScriptedSettings
 
 ROOT: Final = Path(__file__).parent.parent
@@ -142,6 +143,7 @@ def codes_of(call: ast.Call, tables: dict[str, set[str]]) -> set[str]:
 
 MODEL_SETTINGS: Final[dict[str, type[BaseModel]]] = {
     "embedded": EmbeddedSettings,
+    "minicpmo and minicpmo_tiny": MiniCPMOSettings,
     "scripted": ScriptedSettings,
 }
 
@@ -162,8 +164,18 @@ def config_page() -> str:
         *section("args.stage0, args.stage1", model_rows(StageArgs)),
     ]
     for name, kind in MODEL_SETTINGS.items():
-        parts += section(f"args.model_settings of {name}", model_rows(kind))
+        parts += model_section(f"args.model_settings of {name}", "", kind)
     return "\n".join([*parts, "\n## Environment\n", *environment_lines(), ""])
+
+
+def model_section(title: str, prefix: str, kind: type[BaseModel]) -> list[str]:
+    """Return a model's table of settings, and one for each group within them."""
+    parts = section(f"{title}{prefix and f': {prefix}'}", model_rows(kind))
+    for name, field in kind.model_fields.items():
+        group = field.annotation
+        if isinstance(group, type) and issubclass(group, BaseModel):
+            parts += model_section(title, f"{prefix}{prefix and '.'}{name}", group)
+    return parts
 
 
 def section(title: str, rows: list[str]) -> list[str]:

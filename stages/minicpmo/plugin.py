@@ -17,6 +17,7 @@ PROFILE: Final = ModelProfile(
     default_server_vad=False,
     text_input=False,
     video_input=True,
+    ref_audio=True,
     input_transcription=False,
     response_options=frozenset({"temperature"}),
     updatable=frozenset({"instructions", "temperature"}),

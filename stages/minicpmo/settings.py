@@ -50,9 +50,15 @@ class DecodingSettings(_Settings):
     """How the model's next token is chosen, where the client does not say."""
 
     greedy: bool = Field(False, description="Always the likeliest token; for tests.")
-    temperature: float = Field(PUBLISHED.temperature, gt=0, le=2)
-    top_k: int = Field(PUBLISHED.top_k, ge=0, description="0 is no limit.")
-    top_p: float = Field(PUBLISHED.top_p, gt=0, le=1)
+    temperature: float = Field(
+        PUBLISHED.temperature, gt=0, le=2, description="Above 1 it is bolder, below 1 it is safer."
+    )
+    top_k: int = Field(
+        PUBLISHED.top_k, ge=0, description="Only so many of the likeliest; 0 is no limit."
+    )
+    top_p: float = Field(
+        PUBLISHED.top_p, gt=0, le=1, description="Only the likeliest that have this mass together."
+    )
     max_steps: int = Field(
         PUBLISHED_RULES.max_steps, ge=2, le=64, description="Tokens of one unit, its end included."
     )
@@ -121,9 +127,15 @@ class MiniCPMOSettings(_Settings):
     )
     device: Literal["cpu", "cuda"] = Field("cuda", description="Where the model runs.")
     dtype: Literal["float32", "bfloat16"] = Field("bfloat16", description="Numbers it runs in.")
-    language_model: LanguageModelSettings = Field(default_factory=LanguageModelSettings)
-    window: WindowSettings = Field(default_factory=WindowSettings)
-    decoding: DecodingSettings = Field(default_factory=DecodingSettings)
+    language_model: LanguageModelSettings = Field(
+        default_factory=LanguageModelSettings, description="The engine of the language model."
+    )
+    window: WindowSettings = Field(
+        default_factory=WindowSettings, description="What a conversation that gets long keeps."
+    )
+    decoding: DecodingSettings = Field(
+        default_factory=DecodingSettings, description="How the next token is chosen."
+    )
     encoder_batch: int = Field(
         16, ge=1, le=256, description="Sessions whose audio is encoded at once, at most."
     )

@@ -55,7 +55,10 @@ def test_every_limit_of_the_kernel_can_be_set() -> None:
         ({"stage0": {"num_gpu": 1}}, "stage0.num_gpu: is not a known field"),
         ({"auth": {"api_keys_file": 3}}, "auth.api_keys_file: input is not a valid path"),
         ({"gateway": {"allowed_origins": "x"}}, "gateway.allowed_origins: input should be a"),
-        ({"model": "no_such"}, "model: unknown model 'no_such'; known: embedded, scripted"),
+        (
+            {"model": "no_such"},
+            "model: unknown model 'no_such'; known: embedded, minicpmo, minicpmo_tiny, scripted",
+        ),
         ({"model": "no.such.module:PLUGIN"}, "model: No module named 'no'"),
         ({"model": "session.unit:Unit"}, "model: session.unit:Unit is not a stages.contract.Plug"),
         ({"model": "session.unit:NoSuch"}, "model: module 'session.unit' has no attribute"),
@@ -86,12 +89,26 @@ def test_a_named_model_is_selected_with_its_settings() -> None:
     ("settings", "environ"),
     [({"checkpoint": "/models/x"}, {}), ({}, {"DUPLEX_CHECKPOINT": "/models/x"})],
 )
-def test_a_checkpoint_that_nothing_can_run_is_refused(
-    settings: dict[str, Any], environ: dict[str, str]
+def test_a_checkpoint_chooses_the_model_that_runs_it(
+    settings: dict[str, Any], environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(SettingsError, match="model: a checkpoint is configured") as caught:
-        select_model(read_args({"model_settings": settings}), environ)
-    assert "unset DUPLEX_CHECKPOINT" in str(caught.value)
+    monkeypatch.delenv("DUPLEX_CHECKPOINT", raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert select_model(read_args({"model_settings": settings}), environ).name == "minicpmo"
+
+
+def test_the_real_model_needs_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DUPLEX_CHECKPOINT", raising=False)
+    with pytest.raises(SettingsError, match="checkpoint: there is none"):
+        select_model(read_args({"model": "minicpmo"}), {})
+
+
+def test_the_tiny_model_makes_its_own() -> None:
+    args = {"model": "minicpmo_tiny", "model_settings": {"checkpoint": "/models/x"}}
+    with pytest.raises(SettingsError, match="makes its own"):
+        select_model(read_args(args), {})
+    assert select_model(read_args({"model": "minicpmo_tiny"}), {}).name == "minicpmo_tiny"
 
 
 class NoSpeaker:

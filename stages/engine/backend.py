@@ -49,7 +49,7 @@ class Stream(Protocol):
     """One resumable request. Of every segment it forgets the token that was sampled last."""
 
     async def feed(self, pieces: Pieces, sampling: Sampling) -> None:
-        """Begin a segment: the last one must have ended."""
+        """Begin a segment: the last one must have ended. May raise StreamBroken."""
         ...
 
     async def next(self) -> Output:

@@ -1,10 +1,14 @@
 """What may be fed to the engine, decided before it is asked: it would die of some of it."""
 
+import math
 from collections.abc import Collection
+from typing import Final
 
 from stages.engine.backend import BackendFacts
 from stages.engine.errors import BadSegment
-from stages.engine.values import Embeddings, Ids, Pieces, Segment, Tokens
+from stages.engine.values import Embeddings, Ids, Pieces, Sampling, Segment, Tokens
+
+MAX_SEED: Final = 2**63 - 1
 
 
 class SegmentCheck:
@@ -16,11 +20,9 @@ class SegmentCheck:
 
     def segment(self, segment: Segment) -> None:
         """Raise BadSegment if `segment` could not be fed or sampled."""
-        if segment.sampling.max_tokens < 1:
-            raise BadSegment("a segment samples one token at least")
         if length(segment.pieces) == 0:
             raise BadSegment("a segment feeds one position at least")
-        self._ids(segment.sampling.stop_token_ids, "a stop token")
+        self._sampling(segment.sampling)
         self.pieces(segment.pieces)
 
     def pieces(self, pieces: Pieces) -> None:
@@ -30,6 +32,22 @@ class SegmentCheck:
                 self._ids(piece.ids, "a token")
             else:
                 self._rows(piece)
+
+    def _sampling(self, sampling: Sampling) -> None:
+        if sampling.max_tokens < 1:
+            raise BadSegment("a segment samples one token at least")
+        self._ids(sampling.stop_token_ids, "a stop token")
+        # Written so that what is not a number does not pass.
+        if not 0 <= sampling.temperature < math.inf:
+            raise BadSegment("the temperature must be 0 or a number above it")
+        if not 0 < sampling.top_p <= 1:
+            raise BadSegment("top_p must be above 0 and at most 1")
+        if sampling.top_k < 0:
+            raise BadSegment("top_k must be 0 or a number above it")
+        if not 0 < sampling.repetition_penalty < math.inf:
+            raise BadSegment("the repetition penalty must be above 0")
+        if sampling.seed is not None and not 0 <= sampling.seed <= MAX_SEED:
+            raise BadSegment(f"a seed is between 0 and {MAX_SEED}")
 
     def _ids(self, ids: Tokens, what: str) -> None:
         if ids and not (min(ids) >= 0 and max(ids) < self._facts.vocab_size):

@@ -93,7 +93,10 @@ class VllmStream:
         """Hand `pieces` to vLLM and let it sample."""
         from vllm.engine.protocol import StreamingInput  # noqa: PLC0415 - takes seconds
 
-        params = sampling_params(sampling)
+        try:
+            params = sampling_params(sampling)
+        except ValueError as error:
+            raise StreamBroken(f"vLLM can not sample like that: {error}") from error
         rows = sum(len(piece) for piece in pieces if isinstance(piece, Embeddings))
         args = (pieces, self._settings.placeholder_ids, self._settings.max_item_rows)
         if rows > ROWS_ON_LOOP:

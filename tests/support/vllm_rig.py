@@ -68,7 +68,7 @@ def cpu_settings(folder: Path, **changes: Any) -> EngineSettings:
         "max_num_seqs": SESSIONS + 1,
         "max_num_batched_tokens": 256,
         "max_item_rows": 64,
-        "kv_cache_memory_bytes": 24 << 20,
+        "kv_cache_memory_bytes": 10 << 20,
         "block_size": 32,
         "enforce_eager": True,
         "placeholder_ids": PLACEHOLDER_IDS,

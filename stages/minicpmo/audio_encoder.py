@@ -101,7 +101,7 @@ class AudioEncoder:
             raise UnsupportedOption("the voice's recording is too short or too long")
         with torch.inference_mode():
             x = self._layers.convolutions(self._on_device([mel])) + self._layers.positions[:rows]
-            block = torch.arange(rows, device=self._device) // UNIT_POSITIONS
+            block = torch.arange(rows, device=self._device) // self._sizes.block
             hidden, _ = self._layers.encode(x, _Alone(block[None] <= block[:, None]))
             embeddings = self._layers.project(hidden)[0]
             if not bool(embeddings.isfinite().all()):

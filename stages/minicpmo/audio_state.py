@@ -17,6 +17,7 @@ from typing import Final
 import torch
 
 from session.errors import StageRefused
+from stages.minicpmo.config import MiniCPMOConfig
 
 UNIT_POSITIONS: Final = 50
 """What a unit adds: 100 frames of mel, halved."""
@@ -38,6 +39,24 @@ class AudioEncoderSizes:
     pool: int
     """Positions that become one embedding."""
     llm_hidden: int
+    block: int = UNIT_POSITIONS
+    """Positions of a voice's recording that see each other whatever their order."""
+
+    @classmethod
+    def of(cls, config: MiniCPMOConfig) -> "AudioEncoderSizes":
+        """Return the sizes in a checkpoint's config."""
+        audio = config.audio
+        return cls(
+            mel_bands=audio.num_mel_bins,
+            hidden=audio.d_model,
+            layers=audio.encoder_layers,
+            heads=audio.encoder_attention_heads,
+            ffn=audio.encoder_ffn_dim,
+            positions=audio.max_source_positions,
+            pool=config.audio_pool_step,
+            llm_hidden=config.llm.hidden_size,
+            block=int(config.audio_chunk_length * UNIT_POSITIONS),
+        )
 
     def __post_init__(self) -> None:
         """Raise ValueError for sizes that no encoder can have."""
@@ -45,6 +64,8 @@ class AudioEncoderSizes:
             raise ValueError(f"{self.heads} heads do not share {self.hidden} values evenly")
         if self.units_kept < 1:
             raise ValueError(f"not even one unit fits into {self.positions} positions")
+        if self.block < 1:
+            raise ValueError("a block of a voice's recording has no position")
 
     @property
     def units_kept(self) -> int:

@@ -22,7 +22,6 @@ from stages.minicpmo.audio_state import AudioEncoderSizes
 from stages.minicpmo.checkpoint import load_tensors
 from stages.minicpmo.config import MiniCPMOConfig, read_config
 from stages.minicpmo.ear import EncoderEar
-from stages.minicpmo.image_input import ImageSizes
 from stages.minicpmo.layout import RowCounts
 from stages.minicpmo.settings import CHECKPOINT_VARIABLE, TINY, MiniCPMOSettings, WindowSettings
 from stages.minicpmo.stage0 import Loaded
@@ -120,8 +119,8 @@ def load_ear(settings: MiniCPMOSettings, folder: Path, config: MiniCPMOConfig) -
             return random_tensors(config, prefixes, device, dtype)
         return load_tensors(folder, config, prefixes)
 
-    audio = AudioEncoder.from_tensors(audio_sizes(config), tensors(EARS), device, dtype)
-    vision = VisionEncoder.from_tensors(vision_sizes(config), tensors(EYES), device, dtype)
+    audio = AudioEncoder.from_tensors(AudioEncoderSizes.of(config), tensors(EARS), device, dtype)
+    vision = VisionEncoder.from_tensors(VisionSizes.of(config), tensors(EYES), device, dtype)
     return EncoderEar(audio, vision, batch=settings.encoder_batch)
 
 
@@ -134,36 +133,6 @@ def random_tensors(
         name: _RANDOM_SCALE * torch.randn(shape, generator=source, device=device, dtype=dtype)
         for name, shape in expected_tensors(config, prefixes).shapes.items()
     }
-
-
-def audio_sizes(config: MiniCPMOConfig) -> AudioEncoderSizes:
-    """Return the audio encoder's sizes."""
-    audio = config.audio
-    return AudioEncoderSizes(
-        mel_bands=audio.num_mel_bins,
-        hidden=audio.d_model,
-        layers=audio.encoder_layers,
-        heads=audio.encoder_attention_heads,
-        ffn=audio.encoder_ffn_dim,
-        positions=audio.max_source_positions,
-        pool=config.audio_pool_step,
-        llm_hidden=config.llm.hidden_size,
-    )
-
-
-def vision_sizes(config: MiniCPMOConfig) -> VisionSizes:
-    """Return the picture encoder's sizes."""
-    vision = config.vision
-    return VisionSizes(
-        hidden=vision.hidden_size,
-        layers=config.vision_layers,
-        heads=vision.num_attention_heads,
-        ffn=vision.intermediate_size,
-        grid=vision.image_size // vision.patch_size,
-        queries=config.query_num,
-        llm_hidden=config.llm.hidden_size,
-        image=ImageSizes(side=config.slices.scale_resolution, patch=vision.patch_size),
-    )
 
 
 def window(settings: WindowSettings, tokenizer: Tokenizer) -> Window:

@@ -7,10 +7,10 @@ from typing import Final
 import torch
 import torch.nn.functional as F
 
+from stages.minicpmo.config import RESAMPLER_HEAD_SIZE
 from stages.minicpmo.named_tensors import Linear, NamedTensors, Norm, attend
 
 _EPSILON: Final = 1e-6
-_HEAD_SIZE: Final = 128
 _PERIOD: Final = 10000.0
 
 
@@ -23,7 +23,8 @@ class Resampler:
     waves: torch.Tensor
     """[longest, out / 2] How a row, or a column, is told."""
     heads: int
-    into: Linear
+    into: Linear | None
+    """None where pictures are as wide as the language model."""
     query_norm: Norm
     patch_norm: Norm
     project_query: Linear
@@ -37,7 +38,7 @@ class Resampler:
         self, patches: torch.Tensor, shapes: Sequence[tuple[int, int]], mask: torch.Tensor | None
     ) -> torch.Tensor:
         """Return [batch, queries, out] for [batch, patches, in] of pictures of rows and columns."""
-        x = self.patch_norm(self.into(patches))
+        x = self.patch_norm(patches if self.into is None else self.into(patches))
         places = torch.stack([self._places(shape, x.shape[1]) for shape in shapes])
         queries = self.project_query(self.query_norm(self.query)).expand(len(x), -1, -1)
         keys, values = self.project_key(x + places), self.project_value(x)
@@ -68,8 +69,8 @@ def take_resampler(
     return Resampler(
         query=tensors.take(f"{name}.query", (queries, out)),
         waves=_waves(longest, out // 2).to(proj.device, proj.dtype),
-        heads=out // _HEAD_SIZE,
-        into=tensors.linear(f"{name}.kv_proj", out, into, has_bias=False),
+        heads=out // RESAMPLER_HEAD_SIZE,
+        into=None if into == out else tensors.linear(f"{name}.kv_proj", out, into, has_bias=False),
         query_norm=tensors.norm(f"{name}.ln_q", out, _EPSILON),
         patch_norm=tensors.norm(f"{name}.ln_kv", out, _EPSILON),
         project_query=query,

@@ -20,13 +20,13 @@ import torch
 import torch.nn.functional as F
 
 from session.errors import StageFailed
+from stages.minicpmo.config import MiniCPMOConfig
 from stages.minicpmo.image_input import ImageSizes, Patches, read_image
 from stages.minicpmo.named_tensors import Linear, NamedTensors, Norm, attend, joined
 from stages.minicpmo.resampler import Resampler, take_resampler
 
 Places = npt.NDArray[np.int64]
 
-_EPSILON: Final = 1e-6
 _BELOW_ONE: Final = 1e-6
 _CHANNELS: Final = 3
 _HIDDEN_KEY: Final = float("-inf")
@@ -46,6 +46,24 @@ class VisionSizes:
     queries: int
     llm_hidden: int
     image: ImageSizes
+    epsilon: float = 1e-6
+    """Of the layers' norms."""
+
+    @classmethod
+    def of(cls, config: MiniCPMOConfig) -> "VisionSizes":
+        """Return the sizes in a checkpoint's config."""
+        vision = config.vision
+        return cls(
+            hidden=vision.hidden_size,
+            layers=config.vision_layers,
+            heads=vision.num_attention_heads,
+            ffn=vision.intermediate_size,
+            grid=vision.image_size // vision.patch_size,
+            queries=config.query_num,
+            llm_hidden=config.llm.hidden_size,
+            image=ImageSizes(config.slices.scale_resolution, vision.patch_size),
+            epsilon=vision.layer_norm_eps,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -187,7 +205,7 @@ def _take_layers(sizes: VisionSizes, tensors: NamedTensors) -> VisionLayers:
         layers=tuple(
             _take_layer(sizes, tensors, f"vpm.encoder.layers.{i}") for i in range(sizes.layers)
         ),
-        norm=tensors.norm("vpm.post_layernorm", wide, _EPSILON),
+        norm=tensors.norm("vpm.post_layernorm", wide, sizes.epsilon),
         resampler=take_resampler(
             tensors,
             into=wide,
@@ -202,12 +220,12 @@ def _take_layer(sizes: VisionSizes, tensors: NamedTensors, name: str) -> VisionL
     wide = sizes.hidden
     return VisionLayer(
         heads=sizes.heads,
-        norm=tensors.norm(f"{name}.layer_norm1", wide, _EPSILON),
+        norm=tensors.norm(f"{name}.layer_norm1", wide, sizes.epsilon),
         query_key_value=joined(
             [tensors.linear(f"{name}.self_attn.{one}_proj", wide, wide) for one in "qkv"]
         ),
         out=tensors.linear(f"{name}.self_attn.out_proj", wide, wide),
-        ffn_norm=tensors.norm(f"{name}.layer_norm2", wide, _EPSILON),
+        ffn_norm=tensors.norm(f"{name}.layer_norm2", wide, sizes.epsilon),
         ffn_in=tensors.linear(f"{name}.mlp.fc1", sizes.ffn, wide),
         ffn_out=tensors.linear(f"{name}.mlp.fc2", wide, sizes.ffn),
     )

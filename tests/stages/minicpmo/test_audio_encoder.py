@@ -17,7 +17,9 @@ from stages.minicpmo.audio_state import (
     EncoderState,
     state_bytes,
 )
+from stages.minicpmo.config import read_config
 from stages.minicpmo.named_tensors import Linear, NamedTensors, WrongTensors
+from stages.minicpmo.weight_rule import RULES_FILE
 from tests.stages.minicpmo.tiny_weights import AUDIO, AUDIO_SIZES, CPU, audio_encoder, tensors
 from tests.stages.minicpmo.vectors import arrays
 
@@ -182,6 +184,29 @@ def test_a_long_way_back_is_open_as_long_as_no_row_was_overwritten(
     assert torch.equal(hear(encoder, state, mels[0]), alone[0])
 
 
+def test_a_successor_goes_on_and_leaves_the_other_as_it_was(
+    encoder: AudioEncoder, mels: list[Mel], alone: list[torch.Tensor]
+) -> None:
+    state = encoder.new_state()
+    speak(encoder, state, mels[: RESET - 1])
+    with pytest.raises(StageRefused, match=f"unit {RESET - 1} does not forget"):
+        state.successor()
+    hear(encoder, state, mels[RESET - 1])
+    following = state.successor()
+    for unit in range(RESET, UNITS):
+        assert torch.equal(hear(encoder, following, mels[unit]), alone[unit])
+    with pytest.raises(StageRefused, match=f"from unit {UNITS} to {RESET - 1}"):
+        following.rewind(RESET - 1)
+    # Nothing was overwritten, so the way back is as long as ever.
+    state.rewind(5)
+    for unit in range(5, UNITS):
+        assert torch.equal(hear(encoder, state, mels[unit]), alone[unit])
+
+
+def test_sizes_are_those_of_the_config() -> None:
+    assert AudioEncoderSizes.of(read_config(RULES_FILE.parent)) == AUDIO_SIZES
+
+
 def test_a_unit_of_an_older_or_another_state_is_not_remembered(
     encoder: AudioEncoder, mels: list[Mel], alone: list[torch.Tensor]
 ) -> None:
@@ -220,6 +245,8 @@ def test_a_bad_unit_fails_alone(
     units = encoder.encode(states, [mels[3], bad, mels[2]])
     assert isinstance(units[0], EncodedUnit)
     assert isinstance(units[1], StageFailed)
+    came_out_bad = "not finite" in units[1].message
+    assert came_out_bad == bool(np.isfinite(bad).all() and np.max(bad) > 0)
     assert isinstance(units[2], EncodedUnit)
     assert far(units[0].embeddings, alone[3]) < SAME
     assert far(units[2].embeddings, alone[2]) < SAME
@@ -290,6 +317,8 @@ def test_sizes_that_no_encoder_can_have_are_refused() -> None:
         replace(AUDIO_SIZES, heads=3)
     with pytest.raises(ValueError, match="not even one unit"):
         replace(AUDIO_SIZES, positions=52)
+    with pytest.raises(ValueError, match="no position"):
+        replace(AUDIO_SIZES, block=0)
 
 
 def test_tensors_that_lack_do_not_fit_or_are_surplus_are_named() -> None:

@@ -13,9 +13,12 @@ import torch
 from PIL import Image
 
 from session.errors import StageFailed
+from stages.minicpmo.config import read_config
 from stages.minicpmo.image_input import ImageSizes, Patches, read_image, resized_to
-from stages.minicpmo.named_tensors import WrongTensors
-from stages.minicpmo.vision import VisionEncoder, grid_places
+from stages.minicpmo.named_tensors import NamedTensors, WrongTensors
+from stages.minicpmo.resampler import take_resampler
+from stages.minicpmo.vision import VisionEncoder, VisionSizes, grid_places
+from stages.minicpmo.weight_rule import RULES_FILE
 from tests.stages.minicpmo.tiny_weights import CPU, VISION, VISION_SIZES, tensors, vision_encoder
 from tests.stages.minicpmo.vectors import arrays
 
@@ -208,6 +211,20 @@ def test_places_are_stretched_over_the_grid() -> None:
     early = [place - 1 if i and i % 5 == 0 else place for i, place in enumerate(exact)]
     assert grid_places(1, 25, 70).tolist() == early
     assert all(len(grid_places(1, count, 70)) == count for count in range(1, 2049))
+
+
+def test_sizes_are_those_of_the_config() -> None:
+    assert VisionSizes.of(read_config(RULES_FILE.parent)) == VISION_SIZES
+
+
+def test_a_picture_as_wide_as_the_language_model_needs_no_projection() -> None:
+    given = tensors(["resampler."])
+    del given["resampler.kv_proj.weight"]
+    named = NamedTensors(given, CPU, torch.float32)
+    resampler = take_resampler(named, into=128, out=128, queries=64, longest=9)
+    named.finish()
+    patches = torch.ones(2, 6, 128)
+    assert resampler(patches, [(2, 3), (3, 2)], None).shape == (2, 64, 128)
 
 
 def test_warming_up_leaves_the_encoder_as_it_was(encoder: VisionEncoder) -> None:

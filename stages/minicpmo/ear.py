@@ -78,7 +78,7 @@ class EncoderEar:
     async def warm_up(self) -> None:
         """Run the batches that rounds will have."""
         sizes = [size for size in (1, 2, 4, 8, 16, 32, 64, 128, 256) if size < self._batch]
-        await self._in_thread(lambda: self._audio.warm_up([*sizes, self._batch]))
+        await self.in_thread(lambda: self._audio.warm_up([*sizes, self._batch]))
 
     def new_place(self) -> EncoderPlace:
         """Return where a conversation begins; this takes its memory."""
@@ -96,7 +96,7 @@ class EncoderEar:
         """Encode JPEG or PNG pictures. Raises StageFailed."""
         if not images:
             return ()
-        seen = await self._in_thread(lambda: self._vision.encode(images))
+        seen = await self.in_thread(lambda: self._vision.encode(images))
         for one in seen:
             if isinstance(one, StageFailed):
                 raise one
@@ -105,12 +105,13 @@ class EncoderEar:
 
     async def learn_voice(self, pcm: bytes) -> Embeddings:
         """Encode the recording of a voice, 16 kHz PCM of up to 30 s. Raises UnsupportedOption."""
-        rows = await self._in_thread(
+        rows = await self.in_thread(
             lambda: self._audio.encode_reference(reference_mel(_floats(pcm))).to("cpu")
         )
         return Embeddings(AUDIO, rows.contiguous())
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """Do `work` in the encoder's thread, between two rounds."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     async def _run(self) -> None:
@@ -121,7 +122,7 @@ class EncoderEar:
                 self._waiting = [one for one in self._waiting if not one.done.cancelled()]
                 turn, self._waiting = self._waiting[: self._batch], self._waiting[self._batch :]
                 try:
-                    await self._in_thread(lambda turn=turn: self._round(turn))  # type: ignore[misc]
+                    await self.in_thread(lambda turn=turn: self._round(turn))  # type: ignore[misc]
                 except Exception as error:  # noqa: BLE001 - reaches those whose round it was
                     _fail(turn, StageFailed(f"the encoder failed: {error}"))
                 self._settle(turn)

@@ -2,17 +2,21 @@
 
 Rule 1: a unit's record is registered before its segment goes in, and dropped whatever becomes of
         it. What arrives under any other name is nobody's.
-Rule 2: a unit counts when its segment and its record agree. Where they do not, or the record says
+Rule 2: what the worker still knows of a unit when it failed, or of a session's last unit when the
+        session is closed, is forgotten there, too: an idle worker looks at nothing by itself.
+Rule 3: a unit counts when its segment and its record agree. Where they do not, or the record says
         that the unit broke, the engine is made to hold what it held before.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 from typing import Final
 
 from session.errors import StageFailed, StageTimeout
-from session.ids import SessionId
+from session.ids import RequestId, SessionId
 from stages.engine.engine import ResumableEngine
+from stages.engine.errors import EngineDied, WorkerFailed
 from stages.engine.values import EngineCapacity, Ids, Pieces, Sampling, Segment, SegmentDone
 from stages.minicpmo.policy_request import PolicyRequest
 from stages.minicpmo.ports import Question, Thought
@@ -30,6 +34,8 @@ class EngineUnitModel:
     def __init__(self, engine: ResumableEngine, tap: TapReceiver, tokens: SpecialTokens) -> None:
         self._engine = engine
         self._tap = tap
+        self._newest: dict[SessionId, RequestId] = {}
+        """Each session's last unit, of which the worker may know something."""
         self._terminators = tuple(sorted(tokens.terminators))
 
     async def open(self, session_id: SessionId) -> None:
@@ -41,6 +47,7 @@ class EngineUnitModel:
         segment = self._segment(question)
         held = self._engine.held(session_id)
         self._tap.register(question.request_id)
+        self._newest[session_id] = question.request_id
         try:
             done = await self._engine.append(session_id, segment)
             try:
@@ -49,6 +56,9 @@ class EngineUnitModel:
             except BaseException:
                 await self._engine.replace(session_id, held)
                 raise
+        except BaseException:
+            await self._forget(session_id)
+            raise
         finally:
             self._tap.unregister(question.request_id)
         return Thought(record.ended, record.hidden, done.timing)
@@ -69,6 +79,7 @@ class EngineUnitModel:
     async def close(self, session_id: SessionId) -> None:
         """Release everything; unknown sessions are no error."""
         await self._engine.close(session_id)
+        await self._forget(session_id)
 
     def capacity(self) -> EngineCapacity:
         """Return what is left."""
@@ -77,6 +88,12 @@ class EngineUnitModel:
     async def died(self) -> str:
         """Return why it can serve nobody any more, once that is so."""
         return await self._engine.died()
+
+    async def _forget(self, session_id: SessionId) -> None:
+        newest = self._newest.pop(session_id, None)
+        if newest is not None:
+            with contextlib.suppress(WorkerFailed, EngineDied):  # the dead remember nothing
+                await self._engine.call_worker("tap_forget", [newest])
 
     def _segment(self, question: Question) -> Segment:
         request = PolicyRequest(

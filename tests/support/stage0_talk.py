@@ -7,7 +7,7 @@ import numpy as np
 
 from session.config import RuntimeConfig
 from session.ids import RequestId, SessionId
-from session.unit import Unit, UnitResult
+from session.unit import SegmentMetrics, Unit, UnitResult
 from stages.contract import Appended, Speech
 from stages.minicpmo.mel import UNIT_SAMPLES
 from stages.minicpmo.stage0 import MiniCPMOStage0
@@ -53,6 +53,7 @@ class Talk:
         self.attempts = 0
         self.hidden: list[Any] = []
         self.speech: list[Speech] = []
+        self.metrics: list[SegmentMetrics | None] = []
 
     async def open(self, runtime: RuntimeConfig = RUNTIME) -> "Talk":
         """Begin."""
@@ -71,6 +72,7 @@ class Talk:
             self.session, self.unit() if unit is None else unit, request_id=name
         )
         self.units += 1
+        self.metrics.append(appended.result.metrics)
         assert appended.request_id == name
         if appended.speech is not None:
             self.speech.append(appended.speech)

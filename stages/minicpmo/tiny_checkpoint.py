@@ -63,7 +63,7 @@ def write_tiny_checkpoint(folder: Path, *, texts: Mapping[int, str] = _NO_TEXTS)
 
 def _write_all(folder: Path, vocabulary: TinyVocabulary, digest: str) -> None:
     shutil.copyfile(DATA / "config.json", folder / "config.json")
-    _write_tokenizer(folder, vocabulary)
+    write_tokenizer(folder, vocabulary)
     tensors = {name: weight_rule.make_tensor("model", name) for name in weight_rule.rules("model")}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     sizes = {name: (folder / name).stat().st_size for name in _FILES}
@@ -74,7 +74,8 @@ def _write_all(folder: Path, vocabulary: TinyVocabulary, digest: str) -> None:
     folder.chmod(0o755)
 
 
-def _write_tokenizer(folder: Path, vocabulary: TinyVocabulary) -> None:
+def write_tokenizer(folder: Path, vocabulary: TinyVocabulary) -> None:
+    """Write the tokenizer's files into a folder."""
     special = {text: number for number, text in vocabulary.specials.items()}
     _write_json(folder / "vocab.json", vocabulary.pieces)
     merges = "".join(f"{left} {right}\n" for left, right in vocabulary.merges)

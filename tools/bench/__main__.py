@@ -1,16 +1,19 @@
-"""The benchmarks of docs/benchmarks.md: `python -m tools.bench ready|turns|gateway|vad|kernel`.
+"""The benchmarks of docs/benchmarks.md: `python -m tools.bench` and one of these.
 
 ready    seconds from `make serve` to an answering service, in a clean clone: cold, then warm
 turns    end of speech to first audio of the answer, over spoken questions
 gateway  time inside the gateway and the whole path, with scripted sessions, against a bare echo
 vad      voice detection: its cost, its delay, what it takes for speech and what it misses
 kernel   time of one `DuplexSession.handle()` and the objects of a session over an hour
+stage0   MiniCPM-o's Stage0 in real time by number of sessions, and what its parts cost; it takes
+         options of its own: `python -m tools.bench stage0 --help`
 
 Each prints Markdown with the conditions under which it was made.
 """
 
 import argparse
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 
 from tools.bench.conditions import conditions
 
@@ -45,6 +48,12 @@ def _kernel() -> None:
     bench_kernel()
 
 
+def _stage0(options: Sequence[str]) -> None:
+    from tools.bench.stage0 import bench_stage0  # noqa: PLC0415 - as above
+
+    bench_stage0(options)
+
+
 BENCHES: Mapping[str, Callable[[], None]] = {
     "ready": _ready,
     "turns": _turns,
@@ -61,10 +70,17 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("what", choices=tuple(BENCHES))
-    what = parser.parse_args().what
-    print(conditions(what), flush=True)
-    BENCHES[what]()
+    parser.add_argument("what", choices=(*BENCHES, "stage0"))
+    # What follows is that benchmark's own, --help too.
+    what = parser.parse_args(sys.argv[1:2]).what
+    options = sys.argv[2:]
+    if what != "stage0" and options:
+        parser.error(f"{what} takes no options")
+    print(conditions(" ".join((what, *options))), flush=True)
+    if what == "stage0":
+        _stage0(options)
+    else:
+        BENCHES[what]()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from tools.running_service import ROOT
 
 def conditions(what: str) -> str:
     """Say how the figures are made."""
-    revision = git("rev-parse", "--short", "HEAD")
+    # A copy of the tree without its history, as on a borrowed machine, is told its revision.
+    revision = os.environ.get("BENCH_REVISION") or git("rev-parse", "--short", "HEAD")
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     return (
         f"`python -m tools.bench {what}` at {revision}, {os.cpu_count()} cores, "

@@ -74,8 +74,3 @@ class Answer:
         """Drop the rest."""
         self._stopped.set()
         self._sentences.put_nowait(None)
-
-    async def wait_ended(self) -> None:
-        """Wait until the writer has let go of its worker, whatever came of it."""
-        if self.writer is not None:
-            await asyncio.wait({self.writer})

@@ -25,6 +25,9 @@ class Writing:
 
     max_tokens: int
     temperature: float | None = None
+    memory: str = ""
+    """Whose conversation it is: a model may keep its state under this name from one answer to the
+    next, until it is told to forget it."""
 
 
 class VoiceActivity(Protocol):
@@ -56,6 +59,14 @@ class TextModel(Protocol):
 
     def first_tokens(self, sentences: Iterable[str], limit: int) -> list[str]:
         """Return the sentences up to `limit` tokens; the last may be cut short."""
+        ...
+
+    def forget(self, memory: str) -> None:
+        """Let go of what is kept under that name, once nothing writes under it; may block."""
+        ...
+
+    async def died(self) -> str:
+        """Return why it can write nothing any more, once that is so; never otherwise."""
         ...
 
 

@@ -33,6 +33,14 @@ class EmbeddedSettings(BaseModel):
         description="What runs the language model: `ctranslate2`, or `vllm`, which must be "
         "installed for it and keeps each conversation's state between two answers.",
     )
+    kept_conversations: int = Field(
+        4,
+        ge=1,
+        le=64,
+        description="With `engine: vllm`, conversations whose state is kept, about 190 MB each; "
+        "a further one takes the place of that which was silent longest. At least "
+        "`answering_workers` are.",
+    )
     hearing_workers: int = Field(2, ge=1, le=64, description="Utterances recognised at once.")
     answering_workers: int = Field(2, ge=1, le=64, description="Answers written at once.")
     speaking_workers: int = Field(2, ge=1, le=64, description="Sentences spoken at once.")

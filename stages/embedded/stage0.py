@@ -18,7 +18,7 @@ from session.config import AnswerSettings, RuntimeConfig
 from session.errors import StageFailed
 from session.ids import RequestId, SessionId
 from session.unit import Decision, Unit, UnitResult
-from stages.contract import Appended, Speech, lives_with_its_process
+from stages.contract import Appended, Speech
 from stages.embedded.answer import MOST_SENTENCES, Answer, Sentence
 from stages.embedded.conversation import Conversation
 from stages.embedded.ear import Ear, EarSettings
@@ -57,10 +57,13 @@ class Talk:
 class Session:
     """One session's state."""
 
+    session_id: SessionId
     runtime: RuntimeConfig
     ear: Ear
     talk: Talk = field(default_factory=Talk)
     answer: Answer | None = None
+    writers: "set[asyncio.Future[None]]" = field(default_factory=set)
+    """Threads that write, those of dropped answers too: they end at their next token."""
     before_unit: tuple[Ear, Talk] | None = None
     """What was before the last unit, should it turn out not to count."""
     interrupts: int = 0
@@ -91,6 +94,7 @@ class EmbeddedStage0:
         self._clock = clock
         self._load = load
         self._networks: Networks | None = None
+        self._is_loaded = asyncio.Event()
         self._sessions: dict[SessionId, Session] = {}
         self._hearing = ThreadPoolExecutor(settings.hearing_workers, "hear")
         self._writing = ThreadPoolExecutor(settings.answering_workers, "write")
@@ -99,10 +103,12 @@ class EmbeddedStage0:
         """Load weights and run each once; converts the language model on the very first start."""
         loop = asyncio.get_running_loop()
         self._networks = await loop.run_in_executor(self._hearing, self._load, self._settings)
+        self._is_loaded.set()
 
     async def died(self) -> str:
-        """Never return: all of it is in this process."""
-        return await lives_with_its_process()
+        """Return why the language model is dead, once it is."""
+        await self._is_loaded.wait()
+        return await self._loaded().model.died()
 
     async def open(self, session_id: SessionId, runtime: RuntimeConfig) -> None:
         """Reserve what the session needs; on failure nothing stays."""
@@ -117,7 +123,7 @@ class EmbeddedStage0:
             ),
         )
         await self.close(session_id)
-        self._sessions[session_id] = Session(runtime, ear)
+        self._sessions[session_id] = Session(session_id, runtime, ear)
 
     async def append(
         self, session_id: SessionId, unit: Unit, *, request_id: RequestId | None = None
@@ -176,11 +182,12 @@ class EmbeddedStage0:
         session = self._sessions.pop(session_id, None)
         if session is None:
             return
-        answer = session.answer
         session.interrupts += 1
         _drop_answer(session)
-        if answer is not None:
-            await answer.wait_ended()
+        if session.writers:
+            await asyncio.wait(session.writers)
+        # Not among the writers: it would wait for other sessions' answers.
+        await asyncio.to_thread(self._loaded().model.forget, session_id)
 
     async def _work(self, session: Session, work: Work, unit: Unit) -> Appended:
         await self._hear(session, work, unit)
@@ -238,7 +245,7 @@ class EmbeddedStage0:
         situation = Situation(self._clock(), before.last_answer, talk.awaits_words)
         reply = answer_by_rule(conversation.unanswered, situation)
         if reply is None:
-            session.answer = self._write_answer(runtime, conversation)
+            session.answer = self._write_answer(session, runtime, conversation)
         else:
             session.answer = self._known_answer(runtime, reply)
         session.answer.speed = options.speed
@@ -258,14 +265,20 @@ class EmbeddedStage0:
             sentences = self._loaded().model.first_tokens(sentences, runtime.max_output_tokens)
         return Answer.of(pack_sentences(sentences, MOST_SENTENCES), asyncio.get_running_loop())
 
-    def _write_answer(self, runtime: RuntimeConfig, conversation: Conversation) -> Answer:
+    def _write_answer(
+        self, session: Session, runtime: RuntimeConfig, conversation: Conversation
+    ) -> Answer:
         model, settings = self._loaded().model, self._settings
         loop = asyncio.get_running_loop()
         answer = Answer(loop)
         prompt = model.prompt(runtime.instructions, conversation, settings.history_tokens)
-        writing = Writing(runtime.max_output_tokens or settings.answer_tokens, runtime.temperature)
+        most_tokens = runtime.max_output_tokens or settings.answer_tokens
+        writing = Writing(most_tokens, runtime.temperature, session.session_id)
         writer = AnswerWriter(answer)
-        answer.write_with(loop.run_in_executor(self._writing, writer.write, model, prompt, writing))
+        work = loop.run_in_executor(self._writing, writer.write, model, prompt, writing)
+        session.writers.add(work)
+        work.add_done_callback(session.writers.discard)
+        answer.write_with(work)
         return answer
 
     def _find(self, session_id: SessionId) -> Session:

@@ -1,5 +1,6 @@
 """A text model for tests: it writes what it is told to, when it is told to."""
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterable
 
@@ -23,6 +24,8 @@ class HandTextModel:
         """Somebody wanted no more."""
         self.was_starved = False
         """It waited in vain for a permit: the test did not do what it meant to."""
+        self.forgotten: list[str] = []
+        self.dies = asyncio.Event()
         self._permits: threading.Semaphore | None = None
         self._waits = 0
         self._has_come = threading.Condition()
@@ -73,6 +76,15 @@ class HandTextModel:
             if limit <= 0:
                 break
         return kept
+
+    def forget(self, memory: str) -> None:
+        """Remember what was to be forgotten."""
+        self.forgotten.append(memory)
+
+    async def died(self) -> str:
+        """Return once `dies` is set."""
+        await self.dies.wait()
+        return "it was told to"
 
     def _take_permit(self, permits: threading.Semaphore) -> None:
         with self._has_come:

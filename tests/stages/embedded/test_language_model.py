@@ -5,13 +5,10 @@ from pathlib import Path
 import pytest
 
 from stages.embedded.conversation import Conversation
-from stages.embedded.language_model import (
-    MOST_INSTRUCTION_TOKENS,
-    MOST_USER_TOKENS,
-    LanguageModel,
-)
+from stages.embedded.language_model import LanguageModel
 from stages.embedded.ports import Prompt, Writing
 from stages.embedded.prepare import prepare_language_model
+from stages.embedded.prompts import MOST_INSTRUCTION_TOKENS, MOST_USER_TOKENS
 
 pytestmark = pytest.mark.models
 

@@ -72,6 +72,13 @@ class Prompts:
                 break
         return kept
 
+    def id_of(self, token: str) -> int:
+        """Return the number of a token; raises ValueError if the tokenizer has no such token."""
+        number = self.tokenizer.token_to_id(token)
+        if number is None:
+            raise ValueError(f"the tokenizer has no token {token!r}")
+        return number
+
     def _tokens(self, text: str) -> list[str]:
         tokens: list[str] = self.tokenizer.encode(text, add_special_tokens=False).tokens
         return tokens

@@ -130,7 +130,7 @@ class VllmLanguageModel:
             fed = await self._continue(writing.memory, (*head, *own), most_tokens)
             for _ in range(most_tokens):
                 done = await self._engine.append(writing.memory, self._segment(writing, fed))
-                if done.stop is StopReason.STOP_TOKEN or pieces.add(done.token_ids[-1]):
+                if pieces.add(done.token_ids[-1]) or done.stop is StopReason.STOP_TOKEN:
                     return
                 fed = done.token_ids[-1:]
 
@@ -193,7 +193,7 @@ class VllmLanguageModel:
         return tuple(token for piece in pieces if isinstance(piece, Ids) for token in piece.ids)
 
     def _ids(self, tokens: Sequence[str]) -> Tokens:
-        return tuple(self._prompts.tokenizer.token_to_id(token) for token in tokens)
+        return tuple(self._prompts.id_of(token) for token in tokens)
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()

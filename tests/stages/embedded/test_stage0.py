@@ -534,3 +534,37 @@ async def test_before_the_warm_up_nothing_opens() -> None:
     with pytest.raises(StageFailed, match="not open"):
         await stage.configure(SID, RuntimeConfig())
     await stage.close(SID)
+
+
+async def test_what_the_model_keeps_of_a_session_is_forgotten_when_it_closes(rig: Rig) -> None:
+    await rig.say(CHAT)
+    assert [writing.memory for writing in rig.model.writings] == [SID]
+    rig.model.forgotten.clear()
+    await rig.stage.close(SID)
+    await rig.stage.close(OTHER)
+    assert rig.model.forgotten == [SID]
+
+
+async def test_a_session_is_forgotten_after_the_answer_that_nobody_wanted(rig: Rig) -> None:
+    rig.model.hold()
+    unit = asyncio.create_task(rig.say(CHAT))
+    await rig.reach_writer()
+    await rig.stage.interrupt(SID, "", undoes_unit=False)
+    rig.model.forgotten.clear()
+    closing = asyncio.create_task(rig.stage.close(SID))
+    await settle()
+    assert rig.model.forgotten == []
+    rig.model.let(1)
+    await closing
+    assert rig.model.forgotten == [SID]
+    await unit
+
+
+async def test_the_stage_dies_with_its_model() -> None:
+    rig = Rig()
+    dying = asyncio.create_task(rig.stage.died())
+    await rig.stage.warm_up()
+    await settle()
+    assert not dying.done()
+    rig.model.dies.set()
+    assert await dying == "it was told to"

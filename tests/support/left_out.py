@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
-LAYER: Final = ("torch", "vllm", "transformers", "safetensors")
+LAYER: Final = ("torch", "vllm", "transformers", "safetensors", "zmq", "msgspec", "PIL")
 """What requirements/vllm.lock installs and code imports at the top of a module."""
 
 

@@ -108,6 +108,22 @@ class Process:
     command: str
 
 
+def descendants(pid: int) -> list[Process]:
+    """Return the children of a process, their children, and so on."""
+    every = _processes()
+    found: list[Process] = []
+    parents = {pid}
+    while children := [one for one in every if one.parent in parents and one not in found]:
+        found += children
+        parents = {one.pid for one in children}
+    return found
+
+
+def is_alive(process: Process) -> bool:
+    """Whether it is there, and not just a name that its parent has not read."""
+    return any(one.pid == process.pid and "<defunct>" not in one.command for one in _processes())
+
+
 def _processes() -> list[Process]:
     listing = subprocess.run(
         ["ps", "-eww", "-o", "pid=,ppid=,args="], check=True, capture_output=True, text=True

@@ -13,7 +13,14 @@ from stages.minicpmo.policy_request import EXTRA_ARG, PolicyRequest
 from stages.minicpmo.row_decoder import DecodingTools
 from stages.minicpmo.unit_decoder import NOTHING_SAID, PUBLISHED_RULES, SpeechState
 from stages.minicpmo.unit_record import UnitBroke, UnitRecord
-from tests.stages.minicpmo.desk_drivers import DRIVERS, Driver, DriverV1, KeptRecords, params_of
+from tests.stages.minicpmo.desk_drivers import (
+    DRIVERS,
+    Driver,
+    DriverV1,
+    DriverV2,
+    KeptRecords,
+    params_of,
+)
 from tests.stages.minicpmo.vectors import (
     TOKENS,
     decode_text_of,
@@ -277,6 +284,24 @@ def test_v1_drops_a_unit_without_a_row_that_the_engine_has_not(
     driver.processor.alive = lambda: frozenset({"other"})
     driver.add(0, replace(ASKED, request_id="other"))
     assert driver.desk.request_ids == {"other"}
+
+
+def test_v2_a_unit_that_was_set_aside_comes_back_in_another_slot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver = DriverV2(TOOLS, monkeypatch)
+    driver.desk.sender = KeptRecords()
+    driver.add(0, ASKED)
+    assert driver.step({0: row(speak=3.0)}) == {0: SPEAK}
+    # What was sampled is fed again with the prompt.
+    back = driver.running.pop(0)
+    driver.add(1, ASKED)
+    driver.running[1] = replace(back, prompt=11)
+    driver.prefill[1] = 12
+    assert driver.processor.sizes()["policy_rows"] == 1
+    driver.add(0, replace(ASKED, request_id="next"))
+    assert driver.step({0: row(speak=3.0), 1: row(chunk_eos=3.0)}) == {0: SPEAK, 1: 151718}
+    assert only_record(driver).ended.fed == (SPEAK,)
 
 
 def processor_moves() -> tuple[Any, Any]:

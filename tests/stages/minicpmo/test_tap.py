@@ -12,6 +12,7 @@ import torch
 import zmq
 
 from session.errors import StageFailed
+from stages.minicpmo import tap_sender
 from stages.minicpmo.policy import PUBLISHED, Decision
 from stages.minicpmo.policy_request import MOST_SEED, PolicyRequest
 from stages.minicpmo.tap import TapReceiver
@@ -173,6 +174,19 @@ async def test_a_copy_that_fails_drops_its_message_alone(
 
     receiver.register("a")
     sender.send(header("a"), [CopiedRow(CopiedRows(torch.zeros(3, 4), Broken()), 0)])
+    sender.send(UnitBroke("a", "second"))
+    with pytest.raises(StageFailed, match="second"):
+        await receiver.take("a")
+    assert sender.dropped == 1
+
+
+async def test_more_than_the_tap_can_hold_is_dropped_and_counted(
+    receiver: TapReceiver, sender: TapSender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver.register("a")
+    monkeypatch.setattr(tap_sender, "_MOST_WAITING", 0)
+    sender.send(UnitBroke("a", "too much"))
+    monkeypatch.undo()
     sender.send(UnitBroke("a", "second"))
     with pytest.raises(StageFailed, match="second"):
         await receiver.take("a")

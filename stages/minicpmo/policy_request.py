@@ -6,6 +6,7 @@ its worker; it is read there by type, and a wrong one is refused before the segm
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Self
 
 import msgspec
@@ -17,6 +18,8 @@ from stages.minicpmo.unit_decoder import SpeechState, UnitRules
 EXTRA_ARG: Final = "minicpmo"
 """The key of a policy request in `Sampling.extra_args`."""
 _UNIFORM_BITS: Final = 53
+_STEPS_AT_ONCE: Final = 20
+"""A generator costs as much as many numbers, so a unit's are made together."""
 MOST_SEED: Final = 2**63 - 1
 
 
@@ -41,9 +44,7 @@ class PolicyRequest:
         """Return the random numbers of a step, which depend on the seed and the step alone."""
         if self.seed is None:
             return None
-        words = np.random.Philox(key=[self.seed, step]).random_raw(2)
-        first, second = (int(word) >> (64 - _UNIFORM_BITS) for word in words)
-        return Draws(first / 2**_UNIFORM_BITS, second / 2**_UNIFORM_BITS)
+        return _draws(self.seed, step // _STEPS_AT_ONCE)[step % _STEPS_AT_ONCE]
 
     def to_extra_args(self) -> dict[str, Any]:
         """Return `Sampling.extra_args` that hold this request as plain values."""
@@ -56,3 +57,11 @@ class PolicyRequest:
             return None
         # msgspec's ValidationError is a ValueError and names the field.
         return msgspec.convert(extra_args[EXTRA_ARG], cls)
+
+
+@lru_cache(maxsize=1024)
+def _draws(seed: int, block: int) -> tuple[Draws, ...]:
+    """Return the numbers of so many steps."""
+    words = np.random.Philox(key=[seed, block]).random_raw(2 * _STEPS_AT_ONCE)
+    numbers = ((words >> (64 - _UNIFORM_BITS)) / 2**_UNIFORM_BITS).tolist()
+    return tuple(Draws(*pair) for pair in zip(numbers[::2], numbers[1::2], strict=True))

@@ -11,9 +11,11 @@ for all of them. The rules are there; this file says them in operations on a bat
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, Self
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from session.errors import StageFailed
@@ -195,20 +197,31 @@ def _adjusted(
     ids = vocabulary.ids
     scores = rows.clone()
     scores.index_fill_(1, vocabulary.masked, -torch.inf)
-    recent = [
-        (at, token)
-        for at, look in enumerate(looks)
-        for token in set(
-            look.history[max(0, len(look.history) - look.settings.repetition_window) :]
-        )
-    ]
-    if recent:
-        at, token = _to(torch.tensor(recent), rows.device).unbind(dim=1)
+    recent = _recent(looks)
+    if recent.size:
+        at, token = _to(torch.from_numpy(recent), rows.device).unbind(dim=0)
+        # A token that comes twice is written twice, with the same value.
         scores[at, token] = scores[at, token] / columns.repetition_penalty.float()[at]
     turn_eos, penalty = scores[:, ids.turn_eos], columns.turn_eos_penalty.float()
     scores[:, ids.turn_eos] = torch.where(turn_eos > 0, turn_eos / penalty, turn_eos * penalty)
     scores[:, ids.im_end] *= columns.im_end_scale.float()
     return scores
+
+
+def _recent(looks: Sequence[RowLook]) -> npt.NDArray[np.int64]:
+    """Return [2, n]: the look, by its place, and the token, for all that was said lately.
+
+    Histories are long and this runs at every step, so no Python touches the single tokens.
+    """
+    said = [
+        look.history[max(0, len(look.history) - look.settings.repetition_window) :]
+        for look in looks
+    ]
+    lengths = [len(one) for one in said]
+    recent = np.empty((2, sum(lengths)), np.int64)
+    recent[0] = np.repeat(np.arange(len(looks)), lengths)
+    recent[1] = np.fromiter(chain.from_iterable(said), np.int64, recent.shape[1])
+    return recent
 
 
 def _is_im_end(

@@ -144,4 +144,6 @@ def window(settings: WindowSettings, tokenizer: Tokenizer) -> Window:
             return BasicWindow(high=settings.high, low=settings.low)
         case "context":
             marker = tokenizer.encode(MARKER_TEXT)
-            return ContextWindow(settings.units, settings.carried_tokens, marker)
+            return ContextWindow(
+                settings.units, settings.carried_tokens, marker, slack=settings.slack_units
+            )

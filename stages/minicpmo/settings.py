@@ -35,6 +35,12 @@ class WindowSettings(_Settings):
     high: int = Field(PUBLISHED_HIGH, ge=1, description="basic: positions above which units go.")
     low: int = Field(PUBLISHED_LOW, ge=1, description="basic: positions that are left then.")
     units: int = Field(PUBLISHED_UNITS, ge=1, description="context: units that are kept.")
+    slack_units: int = Field(
+        24,
+        ge=0,
+        description="context: so many units more may come before those above `units` go, all at "
+        "once. What stays is computed again then, so 0 would mean every second.",
+    )
     carried_tokens: int = Field(
         PUBLISHED_CARRIED, ge=0, description="context: tokens of earlier words that are kept."
     )

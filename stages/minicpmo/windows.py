@@ -6,9 +6,9 @@ that was not fed before, and the context is never dropped.
 
 1. Off: everything stays.
 2. Basic: above `high` positions whole oldest units go until `low` is not passed.
-3. Context: above `max_units` the oldest unit goes, and what it said is carried, without special
-   tokens, behind a marker between the context's prefix and suffix; only the newest tokens of it
-   stay. Units that listened said nothing.
+3. Context: when there are `slack` units more than `max_units`, the oldest of them go, and what
+   they said is carried, without special tokens, behind a marker between the context's prefix and
+   suffix; only the newest tokens of it stay. Units that listened said nothing.
 4. The newest unit always stays: what it ended with is still being spoken.
 5. The guard looks before an append at the most that a unit can take. The engine must never be
    asked for a position that it does not have: that would end every session.
@@ -47,9 +47,13 @@ class ContextWindow:
     """Tokens, without the marker."""
     marker: Tokens
     """The ids of `MARKER_TEXT`."""
+    slack: int = 0
+    """How many units more there may be before all above `max_units` go at once. The published code
+    turns kept keys to their new places; here what stays is computed again, which must not be every
+    second."""
 
     def __post_init__(self) -> None:
-        if self.max_units < 1 or self.max_carried < 0:
+        if self.max_units < 1 or min(self.max_carried, self.slack) < 0:
             raise ValueError(f"a context window keeps at least a unit: {self}")
 
 
@@ -117,7 +121,8 @@ def plan_window(memory: Memory, window: Window, special_ids: Set[int]) -> Plan:
         case BasicWindow(high=high, low=low):
             return _shortened(memory, low) if memory.length > high else Plan(memory, dropped=())
         case ContextWindow():
-            surplus = max(0, len(memory.units) - window.max_units)
+            surplus = len(memory.units) - window.max_units
+            surplus = surplus if surplus > window.slack else 0
             return _carrying(memory, surplus, window, special_ids)
 
 

@@ -234,3 +234,15 @@ def test_a_window_without_a_meaning_is_refused(high: int, low: int) -> None:
         BasicWindow(high=high, low=low)
     with pytest.raises(ValueError, match="at least a unit"):
         ContextWindow(max_units=low - low, max_carried=high, marker=())
+
+
+def test_with_slack_units_go_many_at_once_and_seldom() -> None:
+    window = ContextWindow(max_units=3, max_carried=50, marker=MARKER, slack=2)
+    memory = Memory(context_length=CONTEXT_LENGTH, carried=(), units=())
+    kept = []
+    for number in range(12):
+        memory = closed(memory, ClosedUnit(number, length=20, said=(1000 + number,)))
+        memory = plan_window(memory, window, SPECIAL_IDS).memory
+        kept.append(len(memory.units))
+    assert kept == [1, 2, 3, 4, 5, 3, 4, 5, 3, 4, 5, 3]
+    assert memory.carried == (*MARKER, *range(1000, 1009))

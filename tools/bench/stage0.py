@@ -43,8 +43,9 @@ _SCRIPT: Final = (
     "turns of three, half of all sessions at a time, units listen by force or are free to speak; a "
     "free one has 20 steps (19 tokens fed) unless chance ends it early, which the last column "
     "counts. The first forced listen after speaking also feeds the turn's end. Each session sends "
-    "a second of noise each second, its phase its own, and has heard 20 s of it before. Times of "
-    "units are from when they were due to their answer, encoder included; missed: later than 1 s."
+    "a second of noise each second, its phase its own; it has heard 20 s of it before, and said "
+    "512 tokens, as far as the policy looks back. Times of units are from when they were due to "
+    "their answer, encoder included; missed: later than 1 s."
 )
 
 

@@ -18,11 +18,13 @@ from stages.minicpmo.config import MiniCPMOConfig, read_config
 from stages.minicpmo.layout import RowCounts
 from stages.minicpmo.loading import engine_settings, load_ear, window
 from stages.minicpmo.mel import MelState
-from stages.minicpmo.ports import Ear, EncoderPlace, Heard
+from stages.minicpmo.ports import Ear, EncoderPlace, Heard, Question, Thought
 from stages.minicpmo.settings import MiniCPMOSettings, WindowSettings, read_settings
+from stages.minicpmo.special_tokens import SpecialTokens
 from stages.minicpmo.stage0 import Loaded, MiniCPMOStage0
 from stages.minicpmo.tap import TapReceiver
 from stages.minicpmo.tokenizer import Tokenizer
+from stages.minicpmo.unit_decoder import PUBLISHED_RULES
 from stages.minicpmo.unit_model import EngineUnitModel
 from stages.minicpmo.windows import Window, WindowOff
 
@@ -36,12 +38,12 @@ _H200: Final[dict[str, Any]] = {
         "load_format": "dummy",
         "max_sessions": 132,
         # 4000 positions and what is said while a level lasts; 128 of them fit into the memory.
-        "session_tokens": 4736,
+        "session_tokens": 4608,
         "gpu_memory_utilization": 0.75,
         "max_num_batched_tokens": 1024,
         "cudagraph_mode": "FULL",
     },
-    "window": {"mode": "off", "carried_tokens": 4600},
+    "window": {"mode": "off", "carried_tokens": 4400},
     "decoding": _DECODING,
 }
 _CPU: Final[dict[str, Any]] = {
@@ -50,11 +52,11 @@ _CPU: Final[dict[str, Any]] = {
     "language_model": {
         "load_format": "dummy",
         "max_sessions": 10,
-        "session_tokens": 4736,
+        "session_tokens": 4608,
         "kv_cache_memory_bytes": 128 << 20,
         "enforce_eager": True,
     },
-    "window": {"mode": "off", "carried_tokens": 4600},
+    "window": {"mode": "off", "carried_tokens": 4400},
     "decoding": _DECODING,
 }
 MACHINES: Final = {"h200": _H200, "cpu": _CPU}
@@ -90,6 +92,26 @@ class TimedEar:
     async def learn_voice(self, pcm: bytes) -> Embeddings:
         """Encode a voice."""
         return await self._ear.learn_voice(pcm)
+
+
+class TalkedLong(EngineUnitModel):
+    """A language model whose conversations have said as much as the policy looks back on.
+
+    The penalty for repetition costs by the length of the history, and a level is too short for one.
+    """
+
+    def __init__(self, engine: ResumableEngine, tap: TapReceiver, tokens: SpecialTokens) -> None:
+        super().__init__(engine, tap, tokens)
+        # Ordinary words, each once.
+        self._said = tuple(range(1000, 1000 + PUBLISHED_RULES.history_window))
+
+    async def think(self, session_id: SessionId, question: Question) -> Thought:
+        """Put what is missing in front of the history; the unit hands on the whole."""
+        speech = question.speech
+        missing = len(self._said) - len(speech.history)
+        if missing > 0:
+            speech = replace(speech, history=self._said[:missing] + speech.history)
+        return await super().think(session_id, replace(question, speech=speech))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +174,7 @@ async def start_rig(settings: MiniCPMOSettings, folder: Path) -> Rig:
     timed = TimedEar(ear)
     loaded = Loaded(
         ear=timed,
-        language=EngineUnitModel(engine, tap, tokenizer.specials),
+        language=TalkedLong(engine, tap, tokenizer.specials),
         tokenizer=tokenizer,
         counts=RowCounts.from_config(
             audio_pool_step=config.audio_pool_step, query_num=config.query_num

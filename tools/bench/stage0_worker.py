@@ -24,6 +24,20 @@ class _Spent:
     keep_s: float = 0.0
 
 
+def _timed(work: Callable[..., Any], spent: _Spent, name: str) -> Callable[..., Any]:
+    """Return the same work, whose seconds are added up under a name of `spent`."""
+
+    def timed(*args: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return work(*args)
+        finally:
+            setattr(spent, name, getattr(spent, name) + time.perf_counter() - began)
+            spent.steps += name == "policy_s"
+
+    return timed
+
+
 class _NoRows:
     """Stands in for the copier: a number in place of each hidden row, and no copy."""
 
@@ -38,36 +52,16 @@ class MeasuredTap(TapExtension):
         """Measure from now on."""
         processor: Any = _processor(self.model_runner)
         desk = processor.desk
-        self._spent = _Spent()
+        self._spent = spent = _Spent()
         self._copier = desk._copier  # noqa: SLF001 - see above
-        spent = self._spent
-        answer, keep, apply = desk.answer, desk._keep_hidden, processor.apply  # noqa: SLF001
+        answer = desk.answer
 
-        def timed_answer(asks: Any, look: Callable[[Any], Any]) -> Any:
-            def timed_look(looks: Any) -> Any:
-                began = time.perf_counter()
-                try:
-                    return look(looks)
-                finally:
-                    spent.look_s += time.perf_counter() - began
+        def timed_answer(asks: Any, look: Callable[..., Any]) -> Any:
+            return answer(asks, _timed(look, spent, "look_s"))
 
-            return answer(asks, timed_look)
-
-        def timed_keep(asks: Any) -> None:
-            began = time.perf_counter()
-            keep(asks)
-            spent.keep_s += time.perf_counter() - began
-
-        def timed_apply(*args: Any) -> Any:
-            began = time.perf_counter()
-            try:
-                return apply(*args)
-            finally:
-                spent.policy_s += time.perf_counter() - began
-                spent.steps += 1
-
-        desk.answer, desk._keep_hidden = timed_answer, timed_keep  # noqa: SLF001
-        processor.apply = timed_apply
+        desk.answer = timed_answer
+        desk._keep_hidden = _timed(desk._keep_hidden, spent, "keep_s")  # noqa: SLF001
+        processor.apply = _timed(processor.apply, spent, "policy_s")
 
     def bench_take(self) -> dict[str, float]:
         """Return the milliseconds of a mean step since the last call, and how many there were."""

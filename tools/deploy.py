@@ -13,11 +13,13 @@ from typing import Final
 
 import yaml
 
-from serve_app.settings import CHECKPOINT_MODEL, SelectedModel, read_args, select_model
+from serve_app.settings import SelectedModel, read_args, select_model
 from stages.embedded.prepare import prepare_language_model
 from stages.embedded.settings import Engine, read_settings
 
 EMBEDDED: Final = "embedded"
+ON_VLLM: Final = frozenset({"minicpmo", "minicpmo_tiny"})
+"""Models that run on vLLM whatever their settings."""
 
 
 def models_of(text: str, environ: Mapping[str, str]) -> Iterator[SelectedModel]:
@@ -31,7 +33,7 @@ def needs_vllm(model: SelectedModel) -> bool:
     """Whether the model's stages run on vLLM."""
     if model.name == EMBEDDED:
         return read_settings(model.settings).engine is Engine.VLLM
-    return model.name == CHECKPOINT_MODEL
+    return model.name in ON_VLLM
 
 
 def prepare(model: SelectedModel) -> None:

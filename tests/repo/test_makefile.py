@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from stages.plugins import BUILT_IN
+
 ROOT = Path(__file__).parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
 GROUPS = ("pure", "models", "vllm", "serve", "browser")
@@ -64,3 +66,12 @@ def test_only_a_deploy_file_that_asks_for_vllm_needs_it() -> None:
     assert not needs_vllm(light)
     (heavy,) = models_of(text.replace("model_settings: {}", "model_settings: {engine: vllm}"), {})
     assert needs_vllm(heavy)
+
+
+def test_every_model_of_minicpmo_needs_vllm() -> None:
+    from tools.deploy import ON_VLLM, models_of, needs_vllm  # noqa: PLC0415
+
+    paths = {name for name, path in BUILT_IN.items() if path.startswith("stages.minicpmo.")}
+    assert paths == ON_VLLM
+    (tiny,) = models_of((ROOT / "deploy" / "minicpmo_tiny.yaml").read_text(), {})
+    assert needs_vllm(tiny)

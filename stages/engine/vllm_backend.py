@@ -225,5 +225,7 @@ def _quiet_environment() -> None:
     """Set what vLLM reads at its import, where the operator has not."""
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    # What it needs lies in the model's folder; nothing is to be looked for anywhere else.
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
     # A fork after torch has used threads hangs.
     os.environ.setdefault("VLLM_WORKER_MULTIPROCESSING_METHOD", "spawn")

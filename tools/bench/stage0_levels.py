@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
+from zlib import crc32
 
 import numpy as np
 
@@ -193,7 +194,7 @@ class Crowd:
 
     async def send(self, name: SessionId, number: int, due_s: float, *, speaks: bool) -> Sent:
         """Send one unit and wait for its answer."""
-        pcm = self._sounds[(number * 7 + len(name) + hash(name)) % _SOUNDS]
+        pcm = self._sounds[(number * 7 + crc32(name.encode())) % _SOUNDS]
         unit = Unit(pcm, force_listen=not speaks)
         late_ms = (time.perf_counter() - due_s) * 1000
         request_id = RequestId(f"{name}/{number}")

@@ -89,8 +89,8 @@ async def settle() -> None:
 
 async def error_of(call: Coroutine[Any, Any, Any] | asyncio.Task[Any]) -> type[object]:
     """Return the kind of the error that `call` ends with, or of its result."""
-    (result,) = await asyncio.gather(call, return_exceptions=True)
-    return type(result)
+    results: list[object] = await asyncio.gather(call, return_exceptions=True)
+    return type(results[0])
 
 
 @pytest.fixture

@@ -145,7 +145,9 @@ def test_rows_of_full_size(top_k: int, top_p: float) -> None:
     size = len(sparse_row({}, 0))
     # 16-bit steps: many scores are equal, at the end of the top-k as well.
     rows = [made_row(seed, size, 0.0625, "sound") for seed in range(4)]
-    looks = [RowLook(at % 4, (9, 11, at), how, Draws(0.999, (at + 0.5) / 24)) for at in range(24)]
+    looks = [
+        RowLook(at % 4, (9, 11, at, 9), how, Draws(0.999, (at + 0.5) / 24)) for at in range(24)
+    ]
     assert by_rows(rows, looks, VOCABULARY) == one_by_one(rows, looks, VOCABULARY.ids)
 
 

@@ -117,6 +117,14 @@ def test_a_row_of_nobodys_is_untouched(driver: Driver) -> None:
     np.testing.assert_array_equal(plain, before)
 
 
+def test_a_row_that_a_request_without_a_policy_takes_over_is_untouched(driver: Driver) -> None:
+    driver.add(0, ASKED)
+    driver.step({0: row(speak=3.0)})
+    driver.add(0, None)
+    assert driver.step({0: row(t5=1.0)}) == {0: 5}
+    assert driver.processor.sizes()["policy_rows"] == 0
+
+
 def test_an_engine_that_runs_ahead_gets_the_terminator_again(driver: Driver) -> None:
     driver.add(0, ASKED)
     tokens = [driver.step({0: row(listen=3.0)})[0] for _ in range(3)]

@@ -271,7 +271,9 @@ def _drawn(
     # Which of the scores equal to the last one are held is chance, so none of them may matter.
     is_sure = (values > values[:, -1:]) | (count == size)
     matters = kept & is_open[:, None] | (values >= bound) & ~is_open[:, None]
-    return token, (is_sure | ~matters | (values == -torch.inf)).all(dim=1)
+    is_settled = (is_sure | ~matters | (values == -torch.inf)).all(dim=1)
+    # Where nothing cuts the row, the policy draws from it in the order of the ids.
+    return token, is_settled & ~(is_open & (columns.top_p == 1))
 
 
 def _in_order(values: torch.Tensor, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

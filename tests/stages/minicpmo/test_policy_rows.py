@@ -151,6 +151,15 @@ def test_rows_of_full_size(top_k: int, top_p: float) -> None:
     assert by_rows(rows, looks, VOCABULARY) == one_by_one(rows, looks, VOCABULARY.ids)
 
 
+def test_a_row_that_nothing_cuts_is_drawn_in_the_order_of_the_ids() -> None:
+    how = replace(PUBLISHED, top_k=0, top_p=1.0)
+    row = made_row(0, 201, 0.25, "sound")
+    looks = [RowLook(0, (), how, Draws(NEVER_FIRST, at / 8)) for at in range(8)]
+    expected = one_by_one([row], looks, SMALL_IDS)
+    assert by_rows([row], looks, SMALL) == expected
+    assert expected[0] == Decision(0, joins_history=True)
+
+
 def test_the_first_look_draws_chunk_eos_with_its_probability() -> None:
     row = made_row(1, 400, 1.0, "sound")
     share = chunk_eos_probability(row, SMALL_IDS)

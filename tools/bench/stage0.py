@@ -97,6 +97,8 @@ class _Run:
 def bench_stage0(arguments: Sequence[str]) -> None:
     """Print what was asked for."""
     options = _options(arguments)
+    # Read by vLLM in each of its processes; their words are none of the figures.
+    os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
     print(f"{_SCRIPT}\n", flush=True)
     with tempfile.TemporaryDirectory(prefix="bench-stage0-") as folder:
         write_folder(Path(folder), SIZES[options.sizes])

@@ -103,10 +103,13 @@ async def test_a_turn_is_not_given_to_one_that_was_just_cancelled() -> None:
     door = Door(1)
     inside, gone, last = (Caller(door, key, due) for key, due in (("a", 1), ("b", 2), ("c", 3)))
     await settle()
+    inside.task.cancel()  # it leaves before the other hears of its own end
     gone.task.cancel()
-    inside.task.cancel()
     await settle()
     assert last.is_inside
+    assert isinstance(
+        (await asyncio.gather(inside.task, return_exceptions=True))[0], asyncio.CancelledError
+    )
     await end(inside, gone, last)
 
 

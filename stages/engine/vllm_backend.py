@@ -228,4 +228,4 @@ def _quiet_environment() -> None:
     # What it needs lies in the model's folder; nothing is to be looked for anywhere else.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     # A fork after torch has used threads hangs.
-    os.environ.setdefault("VLLM_WORKER_MULTIPROCESSING_METHOD", "spawn")
+    os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")

@@ -50,12 +50,15 @@ def register() -> None:
     from transformers import AutoConfig  # noqa: PLC0415 - see above
     from vllm import ModelRegistry  # noqa: PLC0415
 
+    from stages.minicpmo.talker_args import TALKER_ARCHITECTURE  # noqa: PLC0415
     from stages.minicpmo.vllm_args import ARCHITECTURE, MODEL_TYPE  # noqa: PLC0415
     from stages.minicpmo.vllm_config import DuplexMiniCPMOConfig  # noqa: PLC0415
 
     AutoConfig.register(MODEL_TYPE, DuplexMiniCPMOConfig, exist_ok=True)
-    if ARCHITECTURE not in ModelRegistry.get_supported_archs():
-        ModelRegistry.register_model(ARCHITECTURE, f"stages.minicpmo.vllm_model:{ARCHITECTURE}")
+    modules = {ARCHITECTURE: "vllm_model", TALKER_ARCHITECTURE: "talker_model"}
+    for name, module in modules.items():
+        if name not in ModelRegistry.get_supported_archs():
+            ModelRegistry.register_model(name, f"stages.minicpmo.{module}:{name}")
     end_with_parent()
 
 

@@ -6,21 +6,17 @@ its worker; it is read there by type, and a wrong one is refused before the segm
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final, Self
 
 import msgspec
-import numpy as np
 
 from stages.minicpmo.policy import DecodeSettings, Draws
+from stages.minicpmo.random_numbers import MOST_SEED, uniforms
 from stages.minicpmo.unit_decoder import SpeechState, UnitRules
 
 EXTRA_ARG: Final = "minicpmo"
 """The key of a policy request in `Sampling.extra_args`."""
-_UNIFORM_BITS: Final = 53
 _STEPS_AT_ONCE: Final = 20
-"""A generator costs as much as many numbers, so a unit's are made together."""
-MOST_SEED: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +40,9 @@ class PolicyRequest:
         """Return the random numbers of a step, which depend on the seed and the step alone."""
         if self.seed is None:
             return None
-        return _draws(self.seed, step // _STEPS_AT_ONCE)[step % _STEPS_AT_ONCE]
+        block, place = divmod(step, _STEPS_AT_ONCE)
+        numbers = uniforms(self.seed, block, 2 * _STEPS_AT_ONCE)
+        return Draws(numbers[2 * place], numbers[2 * place + 1])
 
     def to_extra_args(self) -> dict[str, Any]:
         """Return `Sampling.extra_args` that hold this request as plain values."""
@@ -57,11 +55,3 @@ class PolicyRequest:
             return None
         # msgspec's ValidationError is a ValueError and names the field.
         return msgspec.convert(extra_args[EXTRA_ARG], cls)
-
-
-@lru_cache(maxsize=1024)
-def _draws(seed: int, block: int) -> tuple[Draws, ...]:
-    """Return the numbers of so many steps."""
-    words = np.random.Philox(key=[seed, block]).random_raw(2 * _STEPS_AT_ONCE)
-    numbers = ((words >> (64 - _UNIFORM_BITS)) / 2**_UNIFORM_BITS).tolist()
-    return tuple(Draws(*pair) for pair in zip(numbers[::2], numbers[1::2], strict=True))

@@ -5,11 +5,10 @@
 2. Only the tensors `llm.*` are loaded. Those of the models that run elsewhere are passed over by
    their prefixes; any other name, and a tensor of the language model that is missing, is an error
    that names it.
-3. Inputs are built by the engine's owner. vLLM's way from texts and sound files to inputs is shut.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, cast
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
 import torch
 from torch import nn
@@ -18,22 +17,14 @@ from vllm.model_executor.models.interfaces import SupportsMultiModal
 from vllm.model_executor.models.qwen3 import Qwen3ForCausalLM
 from vllm.model_executor.models.utils import AutoWeightsLoader, maybe_prefix
 from vllm.multimodal import MULTIMODAL_REGISTRY
-from vllm.multimodal.inputs import MultiModalFieldConfig
-from vllm.multimodal.processing import (
-    BaseDummyInputsBuilder,
-    BaseMultiModalProcessor,
-    BaseProcessingInfo,
-)
 from vllm.sequence import IntermediateTensors
+
+from stages.minicpmo.vllm_rows import GivenRows, NoDummies, RowsProcessor, rows_of
 
 OURS: Final = "llm."
 ELSEWHERE: Final = ("apm.", "audio_projection_layer.", "vpm.", "resampler.", "tts.")
 """Models of the checkpoint that do not run in vLLM."""
 
-_MOST_ROWS: Final[Mapping[str, int]] = {"audio": 512, "image": 64}
-"""Positions that one item can take: a voice's recording of 30 s has 300."""
-_MODALITIES: Final = ("audio", "image")
-_NOT_BY_TEXT: Final = "this model takes inputs with embeddings that were computed before"
 _IN_LAYER: Final = (
     "input_layernorm.weight",
     "mlp.down_proj.weight",
@@ -78,39 +69,11 @@ def language_model_weights(
         raise ValueError(f"the checkpoint lacks the language model's tensors {sorted(missing)}")
 
 
-class _Info(BaseProcessingInfo):
-    def get_supported_mm_limits(self) -> Mapping[str, int | None]:
-        return dict.fromkeys(_MODALITIES)
-
-    def get_mm_max_tokens_per_item(
-        self, seq_len: int, mm_counts: Mapping[str, int] | None = None
-    ) -> Mapping[str, int]:
-        return _MOST_ROWS
+class _Info(GivenRows):
+    most_rows = {"audio": 512, "image": 64}  # a voice's recording of 30 s has 300 rows
 
 
-class _NoDummies(BaseDummyInputsBuilder[_Info]):
-    def get_dummy_text(self, mm_counts: Mapping[str, int]) -> str:
-        return ""
-
-    def get_dummy_mm_data(self, *_: Any, **__: Any) -> dict[str, Any]:
-        return {}
-
-    def get_dummy_processor_inputs(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError(_NOT_BY_TEXT)
-
-
-class _Processor(BaseMultiModalProcessor[_Info]):
-    def _get_mm_fields_config(self, *_: Any, **__: Any) -> Mapping[str, Any]:
-        return {f"{one}_embeds": MultiModalFieldConfig.batched(one) for one in _MODALITIES}
-
-    def _get_prompt_updates(self, *_: Any, **__: Any) -> list[Any]:
-        return []
-
-    def apply(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError(_NOT_BY_TEXT)
-
-
-@MULTIMODAL_REGISTRY.register_processor(_Processor, info=_Info, dummy_inputs=_NoDummies)
+@MULTIMODAL_REGISTRY.register_processor(RowsProcessor, info=_Info, dummy_inputs=NoDummies)
 class DuplexMiniCPMO(nn.Module, SupportsMultiModal):
     """Qwen3 with rows of sound and images among its inputs."""
 
@@ -124,7 +87,7 @@ class DuplexMiniCPMO(nn.Module, SupportsMultiModal):
     def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
         super().__init__()
         self.config = vllm_config.model_config.hf_config
-        with self._mark_tower_model(vllm_config, set(_MODALITIES)):
+        with self._mark_tower_model(vllm_config, set(_Info.most_rows)):
             pass
         with self._mark_language_model(vllm_config):
             self.llm = Qwen3ForCausalLM(  # type: ignore[abstract]
@@ -134,8 +97,7 @@ class DuplexMiniCPMO(nn.Module, SupportsMultiModal):
 
     def embed_multimodal(self, **kwargs: object) -> list[torch.Tensor]:
         """Return the items' rows [n, hidden] as they came; a call has items of one kind."""
-        items = [kwargs.get(f"{one}_embeds", ()) for one in _MODALITIES]
-        return [rows for of_kind in items for rows in cast(Iterable[torch.Tensor], of_kind)]
+        return rows_of(kwargs, _Info.most_rows)
 
     def forward(
         self,

@@ -14,7 +14,8 @@ import zmq
 from session.errors import StageFailed
 from stages.minicpmo import tap_sender
 from stages.minicpmo.policy import PUBLISHED, Decision
-from stages.minicpmo.policy_request import MOST_SEED, PolicyRequest
+from stages.minicpmo.policy_request import PolicyRequest
+from stages.minicpmo.random_numbers import MOST_SEED
 from stages.minicpmo.tap import TapReceiver
 from stages.minicpmo.tap_sender import CopiedRow, CopiedRows, RowCopier, TapSender
 from stages.minicpmo.unit_decoder import NOTHING_SAID, PUBLISHED_RULES, Ended

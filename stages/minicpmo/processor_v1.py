@@ -13,13 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 import torch
 from vllm.sampling_params import SamplingParams
-from vllm.v1.sample.logits_processor.interface import (
-    BatchUpdate,
-    LogitsProcessor,
-    MoveDirectionality,
-)
+from vllm.v1.sample.logits_processor.interface import BatchUpdate, LogitsProcessor
 
 from session.errors import StageFailed
+from stages.minicpmo.batch_rows import DenseRows
 from stages.minicpmo.forcing import force
 from stages.minicpmo.policy import Decision, decode
 from stages.minicpmo.policy_desk import Ask, Look, PolicyDesk
@@ -52,7 +49,7 @@ class PolicyProcessorV1(LogitsProcessor):
         """Tells of a row whether its input is incomplete; the worker's extension puts it there."""
         self.alive: Callable[[], frozenset[str]] = lambda: self.desk.request_ids
         """Returns the units that the engine still has; the worker's extension puts it there."""
-        self._rows: dict[int, _Row] = {}
+        self._batch: DenseRows[_Row] = DenseRows()
 
     @classmethod
     def validate_params(cls, sampling_params: SamplingParams) -> None:
@@ -78,7 +75,7 @@ class PolicyProcessorV1(LogitsProcessor):
         try:
             asks = [
                 Ask(at, row.request_id, len(row.sampled))
-                for at, row in self._rows.items()
+                for at, row in self._batch.rows.items()
                 if at < len(logits) and not self.is_partial(at)
             ]
             force(logits, self.desk.answer(asks, lambda looks: self._look(logits, looks)))
@@ -89,37 +86,29 @@ class PolicyProcessorV1(LogitsProcessor):
 
     def sizes(self) -> dict[str, int]:
         """Return the sizes of all tables."""
-        return {**self.desk.sizes(), "policy_rows": len(self._rows)}
+        return {**self.desk.sizes(), "policy_rows": len(self._batch.rows)}
 
     def forget(self, request_ids: Sequence[str]) -> None:
         """Drop all that is known of some units."""
         gone = set(request_ids)
-        self._rows = {at: row for at, row in self._rows.items() if row.request_id not in gone}
+        self._batch.keep(lambda row: row.request_id not in gone)
         self.desk.forget(gone)
 
     def _follow(self, update: BatchUpdate) -> None:
-        before = {row.request_id for row in self._rows.values()}
-        for at in update.removed:
-            self._rows.pop(at, None)
-        for at, params, _, sampled in update.added:
-            self._rows.pop(at, None)
-            request_id = self.desk.open(params.extra_args)
-            if request_id is not None:
-                self._rows[at] = _Row(request_id, sampled)
-        for one, other, direction in update.moved:
-            self._move(one, other, direction)
-        rowless = before - {row.request_id for row in self._rows.values()}
-        self.desk.forget([one for one in rowless if self.desk.is_over(one)])
-        waiting = self.desk.request_ids - {row.request_id for row in self._rows.values()}
+        before = self._named()
+        self._batch.follow(update, self._added)
+        now = self._named()
+        self.desk.forget([one for one in before - now if self.desk.is_over(one)])
+        waiting = self.desk.request_ids - now
         if waiting:
             self.desk.forget(waiting - self.alive())
 
-    def _move(self, one: int, other: int, direction: MoveDirectionality) -> None:
-        first, second = self._rows.pop(one, None), self._rows.pop(other, None)
-        if first is not None:
-            self._rows[other] = first
-        if second is not None and direction is MoveDirectionality.SWAP:
-            self._rows[one] = second
+    def _named(self) -> set[str]:
+        return {row.request_id for row in self._batch.rows.values()}
+
+    def _added(self, params: SamplingParams, sampled: list[int]) -> _Row | None:
+        request_id = self.desk.open(params.extra_args)
+        return None if request_id is None else _Row(request_id, sampled)
 
     def _look(self, logits: torch.Tensor, looks: Sequence[Look]) -> list[Decision | StageFailed]:
         return [self._look_at(logits[look.row], look) for look in looks]

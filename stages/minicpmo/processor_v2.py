@@ -19,6 +19,7 @@ from vllm.v1.worker.gpu.sample.logits_processor.interface import (
 )
 
 from session.errors import StageFailed
+from stages.minicpmo.batch_rows import slot_rows
 from stages.minicpmo.forcing import force
 from stages.minicpmo.policy import Decision
 from stages.minicpmo.policy_desk import Ask, Look, PolicyDesk
@@ -84,16 +85,9 @@ class PolicyProcessorV2(LogitsProcessor):
         self.desk.forget(gone)
 
     def _asks(self, rows: int, ctx: LogitsContext) -> list[Ask]:
-        slots = ctx.idx_mapping_np.tolist()
-        if rows != len(slots):
-            raise StageFailed(f"{rows} rows for {len(slots)} requests: is speculation on?")
-        # The tokens that the row's own token comes after. Without speculation it is exact.
-        seen = ctx.seq_lens_upper_bound_np.tolist()
-        prompt, prefill = self._states.prompt_len.np, self._states.prefill_len.np
         return [
-            Ask(row, self._slots[slot], seen[row] - int(prompt[slot]))
-            for row, slot in enumerate(slots)
-            if slot in self._slots and seen[row] >= int(prefill[slot])
+            Ask(one.row, self._slots[one.slot], one.step)
+            for one in slot_rows(rows, ctx, self._states, self._slots)
         ]
 
     def _look(self, logits: torch.Tensor, looks: Sequence[Look]) -> list[Decision | StageFailed]:

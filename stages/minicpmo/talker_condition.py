@@ -82,7 +82,7 @@ class TalkerCondition:
         text, *projector = (tensors[f"tts.{name}"].to(device, dtype) for name in names)
         return cls(text, projector, config.audio_bos_token_id)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def rows(self, token_ids: Sequence[int], hidden: Any) -> Rows:
         """Return a unit's condition [n + 1, talker's hidden], contiguous on the CPU.
 

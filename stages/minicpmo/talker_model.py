@@ -9,8 +9,8 @@
    missing, is an error that names it.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Final
 
 import torch
 from torch import nn
@@ -92,7 +92,7 @@ def folded(gain: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
     """Return the head [codes, hidden] of its gain [codes, 1] and its direction [codes, hidden]."""
     # In the checkpoint's 16 bits the length of a row would be off by as much as a code's lead.
     wide = direction.float()
-    whole = gain.float() * wide / wide.norm(dim=1, keepdim=True)
+    whole: torch.Tensor = gain.float() * wide / wide.norm(dim=1, keepdim=True)
     return whole.to(direction.dtype)
 
 
@@ -102,7 +102,7 @@ def with_broken(rows: torch.Tensor) -> torch.Tensor:
 
 
 class _Info(GivenRows):
-    most_rows = {"condition": 512}
+    most_rows: ClassVar[Mapping[str, int]] = {"condition": 512}
 
 
 @MULTIMODAL_REGISTRY.register_processor(RowsProcessor, info=_Info, dummy_inputs=NoDummies)

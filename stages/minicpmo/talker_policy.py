@@ -104,7 +104,8 @@ def _within(weights: npt.NDArray[np.float64], settings: TalkerSettings) -> npt.N
     if settings.top_k:
         weights = weights[: settings.top_k]
     before = np.cumsum(weights) - weights
-    return weights[before <= settings.top_p * weights.sum()]
+    kept: npt.NDArray[np.float64] = weights[before <= settings.top_p * weights.sum()]
+    return kept
 
 
 def _at(weights: npt.NDArray[np.float64], draw: float) -> int:

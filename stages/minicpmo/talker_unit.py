@@ -65,9 +65,7 @@ class TalkerLimits:
         return step >= CODES_PER_SECOND and step % CODES_PER_SECOND < self.steps_without_stop
 
 
-def talker_limits(
-    rules: TalkerRules, *, stop: int, is_first: bool, is_last: bool
-) -> TalkerLimits:
+def talker_limits(rules: TalkerRules, *, stop: int, is_first: bool, is_last: bool) -> TalkerLimits:
     """Return the limits of a unit, by whether it is the first of its turn and the last."""
     max_steps = rules.last_max_steps if is_last else rules.max_steps
     return TalkerLimits(

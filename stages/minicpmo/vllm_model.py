@@ -7,8 +7,8 @@
    that names it.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Final
 
 import torch
 from torch import nn
@@ -70,7 +70,8 @@ def language_model_weights(
 
 
 class _Info(GivenRows):
-    most_rows = {"audio": 512, "image": 64}  # a voice's recording of 30 s has 300 rows
+    # A voice's recording of 30 s has 300 rows.
+    most_rows: ClassVar[Mapping[str, int]] = {"audio": 512, "image": 64}
 
 
 @MULTIMODAL_REGISTRY.register_processor(RowsProcessor, info=_Info, dummy_inputs=NoDummies)

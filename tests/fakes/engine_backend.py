@@ -33,6 +33,8 @@ class FakeBackend:
         self.tokens_at_once = 1
         self.now_s = 0.0
         self.seconds_a_token = 0.0
+        self.script: list[int] = []
+        """Tokens that come in place of the next digests."""
         self.refuse_next: str | None = None
         self.break_after: int | None = None
         """The next segment breaks off after so many tokens."""
@@ -153,7 +155,9 @@ class FakeStream:
         memory = self._backend.requests[self._name]
         if self._sampled:
             memory.append(_position(self._sampled[-1]))
-        token = int.from_bytes(hashlib.blake2b(b"".join(memory), digest_size=4).digest()) % VOCAB
+        digest = hashlib.blake2b(b"".join(memory), digest_size=4).digest()
+        script = self._backend.script
+        token = script.pop(0) if script else int.from_bytes(digest) % VOCAB
         self._sampled.append(token)
         return token
 

@@ -7,9 +7,10 @@ import torch
 from stages.minicpmo.worker_extension import TapExtension
 
 
-class ProbedTap(TapExtension):
-    """The tap, and the logits as the model computed them, before any processor."""
+class LogitsProbe:
+    """Keeps the logits as the model computed them, before any processor."""
 
+    model_runner: Any
     _last: torch.Tensor
 
     def probe(self) -> None:
@@ -32,3 +33,7 @@ class ProbedTap(TapExtension):
             last.argmax(dim=1).tolist(),
             last.logsumexp(dim=1).tolist(),
         )
+
+
+class ProbedTap(TapExtension, LogitsProbe):
+    """The tap, and the logits. vLLM takes one class."""

@@ -9,6 +9,7 @@ import pytest_asyncio
 
 from stages.minicpmo.tiny_checkpoint import write_tiny_checkpoint
 from tests.support.minicpmo_engine import MiniCPMOEngine, running_engine
+from tests.support.talker_engine import TalkerEngine, running_talker
 from tests.support.tiny_minicpmo import golden_texts
 from tests.support.vllm_rig import VllmRig, start_rig
 
@@ -42,4 +43,11 @@ async def vllm_rig(tiny_folder: Path) -> AsyncIterator[VllmRig]:
 async def minicpmo(tiny_folder: Path) -> AsyncIterator[MiniCPMOEngine]:
     """Run MiniCPM-o's language model with its policy; tests must have the session's loop."""
     async with running_engine(tiny_folder) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def talker(tiny_folder: Path) -> AsyncIterator[TalkerEngine]:
+    """Run MiniCPM-o's talker; tests must have the session's loop."""
+    async with running_talker(tiny_folder) as running:
         yield running

@@ -28,7 +28,10 @@ def recorded() -> Iterator[tuple[str, dict[str, Any]]]:
         for number in range(int(every.get(f"{group}_count", 1))):
             name = f"{group}_{number}"
             start = f"{name}_"
-            yield name, {key[len(start) :]: one for key, one in every.items() if key.startswith(start)}
+            yield (
+                name,
+                {key[len(start) :]: one for key, one in every.items() if key.startswith(start)},
+            )
 
 
 RECORDED: Final = dict(recorded())
@@ -48,7 +51,8 @@ class ReferenceTalker:
     def head(self) -> torch.Tensor:
         gain = self._one("head_code.0.parametrizations.weight.original0")
         direction = self._one("head_code.0.parametrizations.weight.original1")
-        return gain * direction / direction.norm(dim=1, keepdim=True)
+        whole: torch.Tensor = gain * direction / direction.norm(dim=1, keepdim=True)
+        return whole
 
     def feed(self, rows: torch.Tensor) -> Row:
         """Feed rows [n, hidden] and return the logits of the last."""
@@ -101,7 +105,6 @@ def log_softmax(scores: Row) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Return log-probabilities, where -10000 stands for what is impossible."""
     wide = scores.astype(np.float64)
     highest = wide.max()
-    logs: np.ndarray[Any, np.dtype[np.float64]] = (
-        wide - highest - np.log(np.exp(wide - highest).sum())
-    )
-    return np.maximum(logs, -10000)
+    logs = wide - highest - np.log(np.exp(wide - highest).sum())
+    bounded: np.ndarray[Any, np.dtype[np.float64]] = np.maximum(logs, -10000)
+    return bounded

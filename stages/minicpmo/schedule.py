@@ -3,7 +3,8 @@
 Rule 1: the vocoder looks three codes ahead. A call of n codes speaks its first n - 3, and the
         next call begins with the three that were looked at. A turn begins with three codes of
         silence.
-Rule 2: a call takes at most 28 codes; fewer than 8 wait for the next unit.
+Rule 2: a call takes at most 28 codes; fewer than 8 wait for the next unit. A turn's first call may
+        be told to take fewer: it is the one that somebody waits for.
 Rule 3: at the end of a turn all that waits, also the three codes alone, goes out in one last call
         that looks at nothing. Afterwards vocoder and schedule are as at the start.
 Rule 4: a unit's audio that is shorter than a second is padded with zeros on the left, except at
@@ -56,14 +57,24 @@ class VocoderCall:
 
 
 def schedule_unit(
-    waiting: Waiting, codes: Sequence[int], *, turn_ends: bool
+    waiting: Waiting,
+    codes: Sequence[int],
+    *,
+    turn_ends: bool,
+    first_call_codes: int = MAX_CALL_CODES,
 ) -> tuple[tuple[VocoderCall, ...], Waiting]:
-    """Return the calls that a unit's new codes lead to, in order, and what waits afterwards."""
+    """Return the calls that a unit's new codes lead to, in order, and what waits afterwards.
+
+    `first_call_codes` is the most that a turn's first call takes: with fewer, the first sound is
+    there sooner. Raise ValueError if it is not within MIN_CALL_CODES and MAX_CALL_CODES.
+    """
+    if not MIN_CALL_CODES <= first_call_codes <= MAX_CALL_CODES:
+        raise ValueError(f"a first call of {first_call_codes} codes")
     calls = []
     buffer = (*waiting.codes, *codes)
     is_first = not waiting.has_called
     while len(buffer) >= MIN_CALL_CODES:
-        called = buffer[:MAX_CALL_CODES]
+        called = buffer[: first_call_codes if is_first else MAX_CALL_CODES]
         calls.append(VocoderCall(called, is_first=is_first, is_last=False))
         buffer = buffer[len(called) - LOOK_AHEAD :]
         is_first = False

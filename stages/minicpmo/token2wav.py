@@ -136,7 +136,7 @@ class Token2Wav:
         """Load both networks; raise CheckpointUnreadable, which names the file at fault."""
         noise = draw_noise(BANDS, _NOISE_COLUMNS, settings.seed)
         flow = load_flow(folder, noise, settings.steps, device, settings.dtype)
-        vocoder = VocoderStream(load_hift(folder, device), BANDS, drawn_noise(device))
+        vocoder = VocoderStream(load_hift(folder, device), BANDS, drawn_noise(device), device)
         return cls(flow, vocoder, settings, now_s)
 
     def turn_bytes(self, voice_frames: int) -> int:

@@ -13,13 +13,13 @@ Rule 5: calls of a batch are as long as each other, so that no row is filled up.
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from stages.minicpmo.hift import FRAME_SAMPLES, Hift
+from stages.minicpmo.hift import FRAME_SAMPLES
 from stages.minicpmo.schedule import HELD_BACK_SAMPLES
 
 KEPT_FRAMES: Final = HELD_BACK_SAMPLES // FRAME_SAMPLES
@@ -27,6 +27,27 @@ _FULL_SCALE: Final = 32_767.0
 
 Noise = Callable[[int, int, tuple[int, int]], torch.Tensor]
 """Normal noise by a turn's seed, the call's number in its turn, and [samples, harmonics]."""
+
+
+class VocoderNetwork(Protocol):
+    """What makes a waveform of mel, all of it at once (`stages.minicpmo.hift`)."""
+
+    @property
+    def harmonic_count(self) -> int:
+        """Harmonics in a source."""
+        ...
+
+    def pitch(self, mel: torch.Tensor) -> torch.Tensor:
+        """Return [batch, frames] in Hz for [batch, bands, frames]."""
+        ...
+
+    def source(self, pitch: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+        """Return [batch, samples] for a pitch and noise [batch, samples, harmonics]."""
+        ...
+
+    def wave(self, mel: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        """Return [batch, samples], in memory of its own, for mel and its source."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,11 +92,13 @@ class Sound:
 class VocoderStream:
     """The vocoder on one device. It holds no turn."""
 
-    def __init__(self, hift: Hift, bands: int, noise: Noise) -> None:
-        self._hift = hift
+    def __init__(
+        self, network: VocoderNetwork, bands: int, noise: Noise, device: torch.device
+    ) -> None:
+        self._network = network
         self._bands = bands
         self._noise = noise
-        self._device = hift.window.device
+        self._device = device
         window = torch.from_numpy(np.hamming(2 * HELD_BACK_SAMPLES).astype(np.float32))
         self._fade_in, self._fade_out = window.to(self._device).chunk(2)
 
@@ -96,13 +119,13 @@ class VocoderStream:
         with torch.inference_mode():
             mel = torch.stack([torch.cat([call.state.mel, call.mel], 1) for call in calls])
             source = self._sources(calls, mel)
-            waves = self._hift.wave(mel, source)
+            waves = self._network.wave(mel, source)
             return [self._sound(call, mel[i], source[i], waves[i]) for i, call in enumerate(calls)]
 
     def _sources(self, calls: Sequence[VocoderCallMel], mel: torch.Tensor) -> torch.Tensor:
-        shape = (mel.shape[2] * FRAME_SAMPLES, self._hift.harmonic_count)
+        shape = (mel.shape[2] * FRAME_SAMPLES, self._network.harmonic_count)
         noise = [self._noise(call.state.seed, call.state.calls, shape) for call in calls]
-        source = self._hift.source(self._hift.pitch(mel), torch.stack(noise).to(self._device))
+        source = self._network.source(self._network.pitch(mel), torch.stack(noise).to(self._device))
         for row, call in zip(source, calls, strict=True):
             row[: len(call.state.source)] = call.state.source
         return source
@@ -124,11 +147,11 @@ class VocoderStream:
 
 
 def drawn_noise(device: torch.device) -> Noise:
-    """Return noise that seed and call decide, whoever else is in the batch."""
+    """Return noise that seed (0 to 2**64 - 1) and call decide, whoever else is in the batch."""
 
     def draw(seed: int, call: int, shape: tuple[int, int]) -> torch.Tensor:
-        # Turns whose seeds lie side by side must not share their calls' noise.
-        mixed = zlib.crc32(call.to_bytes(8, "big"), seed & 0xFFFF_FFFF) << 32 | seed & 0xFFFF_FFFF
+        # Both in 32 bits: a CPU's generator does not look at more of a seed.
+        mixed = zlib.crc32(call.to_bytes(8, "big"), zlib.crc32(seed.to_bytes(8, "big")))
         generator = torch.Generator(device).manual_seed(mixed)
         return torch.randn(shape, generator=generator, device=device)
 

@@ -65,8 +65,8 @@ def read_tensors(file: Path) -> dict[str, torch.Tensor]:
     Nothing in the file is ever run.
     """
     try:
-        # Mapped: a tensor is read when it is copied to its device.
-        tensors = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+        # Not mapped: a file that is replaced while it is read must not end the process.
+        tensors = torch.load(file, map_location="cpu", weights_only=True)
     except OSError as error:
         raise CheckpointUnreadable(file, f"can not be read: {error}") from error
     except (RuntimeError, EOFError, pickle.UnpicklingError) as error:

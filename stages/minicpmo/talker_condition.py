@@ -10,6 +10,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self
 
+import numpy as np
 import torch
 from torch.nn.functional import linear, normalize, relu
 
@@ -101,7 +102,8 @@ class TalkerCondition:
     def _projected(self, hidden: Any, count: int) -> Rows:
         first, first_bias, second, second_bias = self._projector
         wanted = (count, first.shape[1])
-        rows = torch.as_tensor([] if hidden is None else hidden)
+        # A copy, for what came from another process may not be written to, and torch minds.
+        rows = torch.tensor(np.asarray([] if hidden is None else hidden))
         if tuple(rows.shape) != wanted:
             raise StageFailed(f"hidden rows must be {list(wanted)}, these are {list(rows.shape)}")
         if not bool(rows.isfinite().all()):

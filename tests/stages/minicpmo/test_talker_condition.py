@@ -49,6 +49,12 @@ def test_rows_are_apart_and_of_the_models_numbers() -> None:
     assert condition.rows([], None).any()  # what is handed out is a copy
 
 
+def test_rows_that_may_not_be_written_to_are_taken() -> None:
+    given = hidden(1)
+    given.flags.writeable = False
+    assert torch.equal(made().rows([1], given), made().rows([1], hidden(1)))
+
+
 @pytest.mark.parametrize(
     ("switch", "value"),
     [

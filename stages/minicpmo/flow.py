@@ -97,12 +97,7 @@ class Flow:
         if sizes.look_ahead != LOOK_AHEAD:
             raise ValueError(f"a flow that looks {sizes.look_ahead} codes ahead is not known here")
         named = NamedTensors(tensors, device, dtype)
-        parts = FlowParts(
-            conformer=take_conformer(sizes, named),
-            to_mel=named.linear("encoder_proj", sizes.bands, sizes.hidden),
-            estimator=take_estimator(sizes, named),
-            speaker=named.linear("spk_embed_affine_layer", sizes.bands, sizes.speaker),
-        )
+        parts = take_flow(sizes, named)
         named.finish()
         return cls(sizes, parts, steps, noise)
 
@@ -226,6 +221,16 @@ class Flow:
         return torch.stack(
             [self._noise[:, state.frames : state.frames + frames].T for state in states]
         )
+
+
+def take_flow(sizes: FlowSizes, tensors: NamedTensors) -> FlowParts:
+    """Return the networks of these weights; raise WrongTensors if one lacks or does not fit."""
+    return FlowParts(
+        conformer=take_conformer(sizes, tensors),
+        to_mel=tensors.linear("encoder_proj", sizes.bands, sizes.hidden),
+        estimator=take_estimator(sizes, tensors),
+        speaker=tensors.linear("spk_embed_affine_layer", sizes.bands, sizes.speaker),
+    )
 
 
 def draw_noise(bands: int, columns: int, seed: int) -> torch.Tensor:

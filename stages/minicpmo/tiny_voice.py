@@ -5,8 +5,12 @@
    cores can not run in time for two conversations.
 2. A voice's recording needs two more networks to become a prompt. Their result is written instead:
    `voice.npz` with `codes`, `mel` and `speaker`, made up.
+3. It is a folder of its own beside the tiny checkpoint's, because writing it needs torch.
 """
 
+import hashlib
+import shutil
+import tempfile
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
@@ -15,12 +19,10 @@ from typing import Final
 import numpy as np
 import torch
 
+from stages.minicpmo import weight_rule
 from stages.minicpmo.weight_rule import Float32, TensorRule, make_tensor, rules, unit_noise
 
-FOLDER: Final = "assets/token2wav"
-"""Inside of the checkpoint's."""
 VOICE_FILE: Final = "voice.npz"
-FILES: Final = ("flow.pt", "hift.pt", VOICE_FILE)
 
 _PUBLISHED_CHANNELS: Final = 512
 _CHANNELS: Final = 32
@@ -30,6 +32,31 @@ _VOICE_CODES: Final = 50
 _CODES: Final = 6561
 _KEPT_SIZES: Final = frozenset((1, 3, 7, 9, 11, 16, 18, 30, 6, 80))
 """Widths of kernels, bins, bands and harmonics: sizes that do not count channels."""
+
+
+def tiny_voice_folder(root: Path) -> Path:
+    """Return the folder below `root`; it is written if it is not there.
+
+    Its name says what decides its bytes, so one that is there is whole and right.
+    """
+    sources = (Path(__file__), Path(weight_rule.__file__), weight_rule.RULES_FILE)
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in sources)).hexdigest()
+    folder = root / f"minicpmo-tiny-voice-{digest[:12]}"
+    if folder.exists():
+        return folder
+    root.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=root))
+    try:
+        write_tiny_voice(beside)
+        beside.chmod(0o755)
+        beside.rename(folder)
+    except OSError:
+        # Another writer was faster: what is there is the same.
+        if not folder.exists():
+            raise
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return folder
 
 
 def write_tiny_voice(folder: Path) -> None:

@@ -7,6 +7,7 @@ vad      voice detection: its cost, its delay, what it takes for speech and what
 kernel   time of one `DuplexSession.handle()` and the objects of a session over an hour
 stage0   MiniCPM-o's Stage0 in real time by number of sessions, and what its parts cost; it takes
          options of its own: `python -m tools.bench stage0 --help`
+voice    MiniCPM-o's flow and vocoder by number of turns that are due together; with options too
 
 Each prints Markdown with the conditions under which it was made.
 """
@@ -54,6 +55,12 @@ def _stage0(options: Sequence[str]) -> None:
     bench_stage0(options)
 
 
+def _voice(options: Sequence[str]) -> None:
+    from tools.bench.voice import bench_voice  # noqa: PLC0415 - as above
+
+    bench_voice(options)
+
+
 BENCHES: Mapping[str, Callable[[], None]] = {
     "ready": _ready,
     "turns": _turns,
@@ -61,6 +68,7 @@ BENCHES: Mapping[str, Callable[[], None]] = {
     "vad": _vad,
     "kernel": _kernel,
 }
+WITH_OPTIONS: Mapping[str, Callable[[Sequence[str]], None]] = {"stage0": _stage0, "voice": _voice}
 
 
 def main() -> None:
@@ -70,15 +78,15 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("what", choices=(*BENCHES, "stage0"))
+    parser.add_argument("what", choices=(*BENCHES, *WITH_OPTIONS))
     # What follows is that benchmark's own, --help too.
     what = parser.parse_args(sys.argv[1:2]).what
     options = sys.argv[2:]
-    if what != "stage0" and options:
+    if what not in WITH_OPTIONS and options:
         parser.error(f"{what} takes no options")
     print(conditions(" ".join((what, *options))), flush=True)
-    if what == "stage0":
-        _stage0(options)
+    if what in WITH_OPTIONS:
+        WITH_OPTIONS[what](options)
     else:
         BENCHES[what]()
 

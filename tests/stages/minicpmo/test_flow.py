@@ -1,15 +1,16 @@
 """The flow against the recorded vectors, alone, interleaved and in batches."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import prod
 from typing import Final
 
 import pytest
 import torch
 
-from stages.minicpmo.flow import Flow, FlowCall, FlowMel, draw_noise
-from stages.minicpmo.flow_sizes import KEPT_FRAMES, FlowSizes, flow_state_bytes
+from stages.minicpmo.flow import Flow, FlowCall, FlowMel, draw_noise, take_flow
+from stages.minicpmo.flow_sizes import KEPT_FRAMES, PUBLISHED, flow_state_bytes
 from stages.minicpmo.flow_state import FlowState, NewRows, empty_state, successor
-from stages.minicpmo.named_tensors import WrongTensors
+from stages.minicpmo.named_tensors import NamedTensors, WrongTensors
 from tests.stages.minicpmo.voice_weights import (
     BANDS,
     CPU,
@@ -28,24 +29,6 @@ pytestmark = pytest.mark.models
 
 RECORDED: Final = 1e-4
 SAME: Final = 1e-5
-PUBLISHED: Final = FlowSizes(
-    vocabulary=6561,
-    speaker=192,
-    bands=80,
-    hidden=512,
-    heads=8,
-    ffn=2048,
-    layers=6,
-    up_layers=4,
-    look_ahead=3,
-    stride=2,
-    wide=512,
-    wide_heads=8,
-    head_size=64,
-    wide_ffn=2048,
-    depth=16,
-    frequencies=256,
-)
 
 
 def as_published(state: FlowState, new: NewRows) -> list[torch.Tensor]:
@@ -128,7 +111,7 @@ def test_turns_in_a_batch_are_as_alone_whatever_each_remembers() -> None:
             assert made is not None
             assert far(made.mel, alone[side][time - starts[side]].mel) < SAME
             states[side] = made.state
-    assert states[0].frames == states[1].frames + 0 == 180
+    assert states[0].frames == states[1].frames == 180
     assert states[2].frames == 124
 
 
@@ -168,6 +151,26 @@ def test_the_published_sizes_take_what_is_said() -> None:
         )
     ]
     assert megabytes == [137, 269, 275, 86]
+
+
+class Counting(NamedTensors):
+    """Gives whatever is asked for, without memory, and keeps count."""
+
+    def __init__(self) -> None:
+        super().__init__({}, CPU, torch.float32)
+        self.values: list[int] = []
+
+    def take(self, name: str, shape: Sequence[int]) -> torch.Tensor:
+        del name
+        self.values.append(prod(shape))
+        return torch.empty(tuple(shape), device="meta")
+
+
+def test_the_published_network_has_the_published_tensors() -> None:
+    counting = Counting()
+    take_flow(PUBLISHED, counting)
+    assert len(counting.values) == 605
+    assert round(sum(counting.values) / 1e6, 1) == 155.8
 
 
 @pytest.mark.parametrize("head", [20, 80, 98, 100, 150, 300])

@@ -21,7 +21,12 @@ from stages.minicpmo.schedule import (
     Waiting,
     schedule_unit,
 )
-from stages.minicpmo.tiny_voice import VOICE_FILE, tiny_voice, write_tiny_voice
+from stages.minicpmo.tiny_voice import (
+    VOICE_FILE,
+    tiny_voice,
+    tiny_voice_folder,
+    write_tiny_voice,
+)
 from stages.minicpmo.token2wav import (
     BANDS,
     Due,
@@ -327,3 +332,38 @@ def test_a_tiny_folder_is_the_same_every_time(folder: Path, tmp_path: Path) -> N
     write_tiny_voice(tmp_path)
     for file in folder.iterdir():
         assert file.read_bytes() == (tmp_path / file.name).read_bytes()
+
+
+def test_a_tiny_folder_is_written_once_and_whole(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tiny_voice_folder(tmp_path / "cache")
+    assert {file.name for file in made.iterdir()} == {file.name for file in folder.iterdir()}
+    assert oct(made.stat().st_mode & 0o777) == "0o755"
+
+    def fail(_: Path) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("stages.minicpmo.tiny_voice.write_tiny_voice", fail)
+    assert tiny_voice_folder(tmp_path / "cache") == made
+    with pytest.raises(OSError, match="disk full"):
+        tiny_voice_folder(tmp_path / "other")
+    assert list((tmp_path / "other").iterdir()) == []
+
+
+def test_the_slower_of_two_writers_is_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first: list[Path] = []
+    made_meanwhile: list[Path] = []
+
+    def write_late(folder: Path) -> None:
+        first.append(folder)
+        if len(first) == 1:
+            made_meanwhile.append(tiny_voice_folder(tmp_path))
+        write_tiny_voice(folder)
+
+    monkeypatch.setattr("stages.minicpmo.tiny_voice.write_tiny_voice", write_late)
+    made = tiny_voice_folder(tmp_path)
+    assert made_meanwhile == [made]
+    assert list(tmp_path.iterdir()) == [made]

@@ -12,6 +12,7 @@ class LogitsProbe:
 
     model_runner: Any
     _last: torch.Tensor
+    _is_poisoned = False
 
     def probe(self) -> None:
         """Keep the logits of each step from now on."""
@@ -21,9 +22,16 @@ class LogitsProbe:
         def kept(hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
             logits = compute_logits(hidden_states, *args, **kwargs)
             self._last = logits.clone()
+            if self._is_poisoned:
+                self._is_poisoned = False
+                logits.fill_(torch.nan)
             return logits
 
         model.compute_logits = kept
+
+    def poison(self) -> None:
+        """Make the next step's logits no numbers."""
+        self._is_poisoned = True
 
     def last_logits(self, columns: list[int]) -> tuple[list[list[float]], list[int], list[float]]:
         """Return the last step's logits at some columns, and each row's best and logsumexp."""

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
-import torch
 
 from session.errors import StageFailed
 from session.ids import RequestId, SessionId
@@ -122,28 +121,19 @@ async def test_a_condition_that_is_no_number_fails_its_unit_alone(talker: Talker
     await talker.talker.close(SessionId("sick"))
 
 
-async def test_rows_that_overflow_have_no_codes(talker: TalkerEngine) -> None:
-    """Finite rows whose squares are not: what comes of them must not be spoken."""
-    await talker.talker.open(SessionId("loud"))
-    huge = torch.full((2, 64), 3e38)
-    unit = RECORDED["fresh_0"]
-    limits = {"stop": 6561, "max_steps": 26, "min_steps": 0, "steps_without_stop": 0}
-    settings = {
-        "temperature": 0.8,
-        "top_k": 0,
-        "top_p": 1.0,
-        "repetition_penalty": 1.05,
-        "repetition_window": 16,
-    }
-    request = {EXTRA_ARG: {"limits": limits, "settings": settings, "seed": 3}}
-    sampling = Sampling(max_tokens=26, stop_token_ids=(6561, 6562), extra_args=request)
-    segment = Segment(RequestId("loud"), (Embeddings("condition", huge),), sampling, 0.0)
-    sound, done = await asyncio.gather(
-        spoken(talker, "beside", FRESH), talker.engine.append("loud", segment)
-    )
-    assert sound == [tuple(unit["codes"].tolist())]
-    assert done.token_ids == (6562,)
-    await talker.talker.close(SessionId("loud"))
+async def test_a_step_without_codes_fails_its_unit_and_the_turn_goes_on(
+    talker: TalkerEngine,
+) -> None:
+    session = SessionId("sick")
+    await talker.talker.open(session)
+    await talker.speak("sick", RECORDED["greedy_0"], turn_start=True)
+    await talker.engine.call_worker("poison")
+    with pytest.raises(StageFailed, match="at step 0"):
+        await talker.speak("sick", RECORDED["greedy_1"], turn_start=False)
+    for name in ("greedy_1", "greedy_2"):
+        unit = RECORDED[name]
+        assert (await talker.speak("sick", unit, turn_start=False)).codes == tuple(unit["codes"])
+    await talker.talker.close(session)
 
 
 async def test_an_unreadable_request_is_refused(talker: TalkerEngine) -> None:

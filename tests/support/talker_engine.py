@@ -33,6 +33,7 @@ class TalkerEngine:
     engine: ResumableEngine
     talker: Talker
     condition: TalkerCondition
+    setup: TalkerSetup
 
     async def speak(
         self, key: str, unit: dict[str, Any], *, turn_start: bool, seed: int | None = None
@@ -96,6 +97,6 @@ async def running_talker(folder: Path) -> AsyncIterator[TalkerEngine]:
         setup = TalkerSetup.of(
             config.tts, RECORDED_RULES, PUBLISHED_TALKER, session_tokens=SESSION_TOKENS
         )
-        yield TalkerEngine(engine, Talker(engine, condition, setup), condition)
+        yield TalkerEngine(engine, Talker(engine, condition, setup), condition, setup)
     finally:
         await engine.stop()

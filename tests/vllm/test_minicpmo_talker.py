@@ -2,17 +2,21 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 import pytest
+import torch
 
 from session.errors import StageFailed
 from session.ids import RequestId, SessionId
 from stages.engine.errors import SegmentFailed
 from stages.engine.values import Embeddings, Ids, Pieces, Sampling, Segment
+from stages.minicpmo.talker import Talker
+from stages.minicpmo.talker_policy import PUBLISHED_TALKER, choose_code
 from stages.minicpmo.talker_request import EXTRA_ARG
-from tests.stages.minicpmo.reference_talker import COLUMNS, RECORDED
+from tests.stages.minicpmo.reference_talker import COLUMNS, RECORDED, STOP, ReferenceTalker
 from tests.support.talker_engine import TalkerEngine
 
 pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session")]
@@ -106,6 +110,33 @@ async def test_a_window_that_is_fed_anew_is_as_one_that_was_held(talker: TalkerE
     codes = (await talker.speak("window", second, turn_start=False)).codes
     assert list(codes) == second["codes"].tolist()
     await talker.talker.close(session)
+
+
+async def test_a_turn_beyond_its_room_goes_on_from_the_unit_before(talker: TalkerEngine) -> None:
+    room = replace(talker.setup, session_tokens=60)
+    short = replace(talker, talker=Talker(talker.engine, talker.condition, room))
+    await short.talker.open(SessionId("short"))
+    first, second, third = (RECORDED[f"greedy_{number}"] for number in range(3))
+    for unit in (first, second):
+        await short.speak("short", unit, turn_start=starts(unit))
+    done = await short.speak("short", third, turn_start=False)
+    assert done.first_position == 4 + 25
+    assert list(done.codes) == codes_after(second, third)
+    assert done.codes != tuple(third["codes"])
+    await short.talker.close(SessionId("short"))
+
+
+def codes_after(before: dict[str, Any], unit: dict[str, Any]) -> list[int]:
+    """Return a unit's likeliest codes when the memory is the unit before it alone."""
+    reference = ReferenceTalker()
+    reference.feed(torch.from_numpy(before["condition"]))
+    for code in before["codes"].tolist():
+        reference.feed_code(code)
+    row, codes = reference.feed(torch.from_numpy(unit["condition"])), list[int]()
+    for _ in range(25):
+        codes.append(choose_code(row, codes, settings=PUBLISHED_TALKER, masked=STOP, draw=None))
+        row = reference.feed_code(codes[-1])
+    return codes
 
 
 async def test_a_condition_that_is_no_number_fails_its_unit_alone(talker: TalkerEngine) -> None:

@@ -250,7 +250,11 @@ def _paired(rows: torch.Tensor, axis: int) -> torch.Tensor:
 def _filled_in_front(rows: Sequence[torch.Tensor]) -> Past:
     """Put [layers, heads, keys, size] of each turn into one batch."""
     longest = max(one.shape[2] for one in rows)
-    filled = [F.pad(one, (0, 0, longest - one.shape[2], 0)) for one in rows]
+    # Padding copies, also where there is nothing to fill up.
+    filled = [
+        one if one.shape[2] == longest else F.pad(one, (0, 0, longest - one.shape[2], 0))
+        for one in rows
+    ]
     mask = None
     if any(one.shape[2] != longest for one in rows):
         starts = torch.tensor([longest - one.shape[2] for one in rows], device=rows[0].device)
@@ -261,7 +265,12 @@ def _filled_in_front(rows: Sequence[torch.Tensor]) -> Past:
 def _past_of(states: Sequence[FlowState], step: int) -> EstimatorPast:
     """Put what each turn remembers of one step into one batch."""
     longest = max(state.frames for state in states)
-    filled = [F.pad(state.attention[step], (0, 0, 0, longest - state.frames)) for state in states]
+    filled = [
+        state.attention[step]
+        if state.frames == longest
+        else F.pad(state.attention[step], (0, 0, 0, longest - state.frames))
+        for state in states
+    ]
     mask = None
     if any(state.frames != longest for state in states):
         device = filled[0].device

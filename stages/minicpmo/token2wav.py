@@ -35,6 +35,7 @@ from stages.minicpmo.vocoder_stream import (
     vocoder_state_bytes,
 )
 from stages.minicpmo.voice_files import load_flow, load_hift
+from stages.minicpmo.voice_prompt import VoicePrompt
 
 Float32 = npt.NDArray[np.float32]
 
@@ -56,17 +57,6 @@ class Token2WavSettings:
     max_voices: int = 8
     seed: int = 0
     """Of the flow's table of noise."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class VoicePrompt:
-    """A recording, as the two networks in front of Token2Wav describe it."""
-
-    codes: tuple[int, ...]
-    mel: Float32
-    """[2 * codes, bands]"""
-    speaker: Float32
-    """[192]"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,6 +133,12 @@ class Token2Wav:
         """Return what one turn's memory grows to with a voice of so many frames of mel."""
         settings = self._settings
         return turn_bytes(self._flow.sizes, settings.steps, settings.dtype, voice_frames)
+
+    def voice_bytes(self, voice_frames: int) -> int:
+        """Return what one prepared voice of so many frames of mel takes; `max_voices` are kept."""
+        own = self._settings
+        sizes = self._flow.sizes
+        return flow_state_bytes(sizes, own.steps, own.dtype, voice_frames, is_full=False)
 
     def prepare(self, key: str, prompt: VoicePrompt) -> Voice:
         """Return the voice of this key; it is computed only if it is not among the last ones.

@@ -16,7 +16,8 @@ from typing import Protocol, TypeVar
 
 from session.errors import StageFailed
 from stages.minicpmo.schedule import VocoderCall
-from stages.minicpmo.token2wav import Due, Spoken, Turn, Voice, VoicePrompt
+from stages.minicpmo.token2wav import Due, Spoken, Turn, Voice
+from stages.minicpmo.voice_prompt import VoicePrompt
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Reads the networks of Token2Wav from the folder that a checkpoint keeps them in.
+"""Reads Token2Wav's networks from the folder that a checkpoint keeps them in, and voices' prompts.
 
 There are two layouts. `flow.pt` and `hift.pt` are what MiniCPM-o 4.5 was published with. A folder
 with `hift_original.pt` is of a later generation, whose `hift.pt` is another network: it is refused,
@@ -6,15 +6,18 @@ because its tensors would be looked for in vain one by one.
 """
 
 import pickle
+import zipfile
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import torch
 
 from stages.minicpmo.checkpoint_files import CheckpointUnreadable
 from stages.minicpmo.flow import Flow
 from stages.minicpmo.hift import PREFIX, Hift, take_hift
 from stages.minicpmo.named_tensors import WrongTensors
+from stages.minicpmo.voice_prompt import VoicePrompt
 
 FLOW_FILE: Final = "flow.pt"
 HIFT_FILE: Final = "hift.pt"
@@ -46,6 +49,27 @@ def load_hift(folder: Path, device: torch.device) -> Hift:
         return take_hift(tensors, device)
     except WrongTensors as error:
         raise CheckpointUnreadable(file, str(error)) from error
+
+
+def read_prompt(file: Path) -> VoicePrompt:
+    """Return a voice's prompt from an .npz of `codes`, `mel` [frames, bands] and `speaker`.
+
+    Raises CheckpointUnreadable. Whether the parts fit the networks is asked when it is prepared.
+    """
+    try:
+        with np.load(file, allow_pickle=False) as parts:
+            codes, mel, speaker = parts["codes"], parts["mel"], parts["speaker"]
+    except OSError as error:
+        raise CheckpointUnreadable(file, f"can not be read: {error}") from error
+    except (KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise CheckpointUnreadable(file, f"no prompt of a voice: {error}") from error
+    if (
+        codes.ndim != 1
+        or codes.dtype.kind not in "iu"
+        or mel.dtype.kind + speaker.dtype.kind != "ff"
+    ):
+        raise CheckpointUnreadable(file, "codes are no row of integers, or the rest no numbers")
+    return VoicePrompt(tuple(codes.tolist()), mel.astype(np.float32), speaker.astype(np.float32))
 
 
 def refuse_later_layout(folder: Path) -> None:

@@ -26,9 +26,9 @@ from stages.minicpmo.token2wav import (
     Token2Wav,
     Token2WavSettings,
     Voice,
-    VoicePrompt,
 )
 from stages.minicpmo.vocoder_stream import VocoderStream, drawn_noise
+from stages.minicpmo.voice_prompt import VoicePrompt
 from stages.minicpmo.weight_rule import rules
 
 _VOICE_CODES: Final = 150

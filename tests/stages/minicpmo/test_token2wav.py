@@ -35,10 +35,10 @@ from stages.minicpmo.token2wav import (
     Token2WavSettings,
     Turn,
     Voice,
-    VoicePrompt,
 )
 from stages.minicpmo.vocoder_stream import VocoderStream, drawn_noise
-from stages.minicpmo.voice_files import HIFT_FILE, load_hift, read_tensors
+from stages.minicpmo.voice_files import HIFT_FILE, load_hift, read_prompt, read_tensors
+from stages.minicpmo.voice_prompt import VoicePrompt
 from tests.stages.minicpmo.voice_weights import CPU, flow, prompt
 
 pytestmark = pytest.mark.models
@@ -216,6 +216,7 @@ def test_a_turns_memory_is_as_large_as_said(folder: Path) -> None:
     kept = (turn.vocoder.mel, turn.vocoder.source, turn.vocoder.held_back)
     held = turn.flow.memory_bytes + sum(one.untyped_storage().nbytes() for one in kept)
     assert held == voices.turn_bytes(80)
+    assert voice_of(voices).start.memory_bytes == voices.voice_bytes(80)
 
 
 def no_codes(one: VoicePrompt) -> VoicePrompt:
@@ -250,10 +251,9 @@ def test_a_voice_that_can_not_be_used_is_refused(
 
 def test_a_checkpoints_folder_speaks_with_its_own_voice(folder: Path) -> None:
     voices = Token2Wav.from_folder(folder, Token2WavSettings(seed=3), CPU, Clock())
-    with np.load(folder / VOICE_FILE) as file:
-        parts = dict(file)
+    made = read_prompt(folder / VOICE_FILE)
+    parts = {"codes": np.array(made.codes), "mel": made.mel, "speaker": made.speaker}
     assert all(np.array_equal(parts[name], value) for name, value in tiny_voice().items())
-    made = VoicePrompt(tuple(parts["codes"].tolist()), parts["mel"], parts["speaker"])
     waves = speak(voices, voices.begin(voices.prepare("own", made), 1), calls_of(CODES))
     assert sum(map(len, waves)) == (3 + len(CODES)) * 960
     voices.warm_up(100, [1, 2])
@@ -299,6 +299,28 @@ def test_a_file_that_can_not_be_used_is_named(folder: Path, tmp_path: Path) -> N
     flow_file.unlink()
     with pytest.raises(CheckpointUnreadable, match="can not be read"):
         load(there)
+
+
+def test_a_prompt_that_can_not_be_used_is_named(tmp_path: Path) -> None:
+    file, parts = tmp_path / "voice.npz", dict(tiny_voice())
+    with pytest.raises(CheckpointUnreadable, match="can not be read"):
+        read_prompt(file)
+    file.write_bytes(b"no archive")
+    with pytest.raises(CheckpointUnreadable, match="no prompt"):
+        read_prompt(file)
+    for name, value in (
+        ("codes", np.array([Bomb()], object)),
+        ("codes", np.zeros((2, 2), np.int64)),
+        ("codes", np.zeros(2)),
+        ("speaker", np.zeros(192, np.int64)),
+    ):
+        np.savez(file, **{**parts, name: value})  # type: ignore[arg-type]
+        with pytest.raises(CheckpointUnreadable, match=r"voice\.npz"):
+            read_prompt(file)
+    del parts["mel"]
+    np.savez(file, **parts)  # type: ignore[arg-type]
+    with pytest.raises(CheckpointUnreadable, match="mel"):
+        read_prompt(file)
 
 
 class Bomb:

@@ -23,7 +23,7 @@ from stages.minicpmo.vocoder_stream import (
     to_pcm,
     vocoder_state_bytes,
 )
-from tests.stages.minicpmo.vocoder_differences import NOISY, differences, noise_of, sounds
+from tests.stages.minicpmo.vocoder_differences import NOISY, differences, sounds
 from tests.stages.minicpmo.voice_weights import (
     BANDS,
     CPU,
@@ -79,7 +79,7 @@ def test_with_the_recordings_instructions_streams_are_the_recorded_ones() -> Non
 @pytest.mark.parametrize("name", [*STREAMS, NOISY])
 def test_a_streams_chunks_are_as_long_as_the_schedule_says(name: str) -> None:
     calls = turn_calls(31)
-    lengths = [len(sound.wave) for sound in sounds(name, noise_of(name))]
+    lengths = [len(sound.wave) for sound in sounds(name)]
     assert lengths == [call.samples for call in calls[: len(lengths)]]
     if name != NOISY:
         assert sum(lengths) == (50 * 4 + 30) * FRAME_SAMPLES
@@ -90,7 +90,7 @@ def test_the_first_chunk_is_that_of_the_whole_mel_where_it_can_not_see_the_end()
     whole = torch.cat([torch.from_numpy(recorded()[name]) for name in names], 1)
     stream = VocoderStream(hift(), BANDS, no_noise, CPU)
     (at_once,) = stream.run([VocoderCallMel(stream.begin(0), whole, is_last=True)])
-    first = next(sounds("a_steps5", no_noise)).wave
+    first = sounds("a_steps5")[0].wave
     assert far(first[:15_000], at_once.wave[:15_000].numpy()) < 1e-5
 
 
@@ -148,7 +148,7 @@ def test_there_is_no_click_where_chunks_meet() -> None:
 
 
 def test_a_join_of_the_real_network_is_no_larger_than_what_is_inside_a_chunk() -> None:
-    chunks = [sound.wave.numpy() for sound in sounds("a_steps5", no_noise)]
+    chunks = [sound.wave.numpy() for sound in sounds("a_steps5")]
     inside = np.quantile(np.concatenate([np.abs(np.diff(chunk)) for chunk in chunks]), 0.99)
     for before, after in pairwise(chunks):
         assert abs(after[0] - before[-1]) < inside
@@ -178,7 +178,7 @@ def test_noise_is_decided_by_seed_and_call_alone() -> None:
 
 
 def test_what_a_turn_keeps_is_as_large_as_said_and_of_its_own() -> None:
-    sound = list(sounds("a_steps5", no_noise))[1]
+    sound = sounds("a_steps5")[1]
     kept = (sound.state.mel, sound.state.source, sound.state.held_back)
     assert sum(one.untyped_storage().nbytes() for one in kept) == vocoder_state_bytes(BANDS)
 

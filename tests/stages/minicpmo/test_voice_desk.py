@@ -23,10 +23,10 @@ from stages.minicpmo.token2wav import (
     Token2WavSettings,
     Turn,
     Voice,
-    VoicePrompt,
 )
 from stages.minicpmo.vocoder_stream import VocoderState
 from stages.minicpmo.voice_desk import VoiceDesk
+from stages.minicpmo.voice_prompt import VoicePrompt
 from tests.stages.minicpmo.voice_weights import CPU, flow, prompt
 
 pytestmark = pytest.mark.models

@@ -6,7 +6,8 @@ process.
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
+from functools import cache
 
 import torch
 
@@ -30,20 +31,19 @@ def recorded_noise(seed: int, call: int, shape: tuple[int, int]) -> torch.Tensor
     return torch.from_numpy(values.reshape(shape))
 
 
-def noise_of(name: str) -> Noise:
-    return recorded_noise if name == NOISY else no_noise
-
-
-def sounds(name: str, noise: Noise) -> Iterator[Sound]:
-    """Yield what a stream's recorded mel sounds like."""
+@cache
+def sounds(name: str) -> Sequence[Sound]:
+    """Return what a stream's recorded mel sounds like."""
+    noise: Noise = recorded_noise if name == NOISY else no_noise
     calls = 2 if name == NOISY else 5
     stream = VocoderStream(hift(), BANDS, noise, CPU)
-    state = stream.begin(7)
+    state, made = stream.begin(7), []
     for number in range(calls):
         mel = torch.from_numpy(recorded()[f"{name}_mel_{number}"])
         (sound,) = stream.run([VocoderCallMel(state, mel, is_last=number == 4)])
         state = sound.state
-        yield sound
+        made.append(sound)
+    return made
 
 
 def difference(name: str, number: int, sound: Sound) -> float:
@@ -56,10 +56,7 @@ def difference(name: str, number: int, sound: Sound) -> float:
 
 def differences() -> dict[str, float]:
     return {
-        name: max(
-            difference(name, number, sound)
-            for number, sound in enumerate(sounds(name, noise_of(name)))
-        )
+        name: max(difference(name, number, sound) for number, sound in enumerate(sounds(name)))
         for name in (*STREAMS, NOISY)
     }
 

@@ -17,7 +17,7 @@ from stages.minicpmo.schedule import (
     SILENCE_CODE,
     VocoderCall,
 )
-from stages.minicpmo.token2wav import VoicePrompt
+from stages.minicpmo.voice_prompt import VoicePrompt
 from stages.minicpmo.weight_rule import make_tensor, rules
 from tests.stages.minicpmo.vectors import arrays
 

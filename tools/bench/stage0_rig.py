@@ -138,9 +138,9 @@ class Rig:
         self.ear.taken_ms()
         return model
 
-    def published_window(self) -> Window:
-        """Return the window that the product has by default."""
-        return window(WindowSettings(), self.loaded.tokenizer)
+    def context_window(self, slack: int) -> Window:
+        """Return the window that the product has by default, but for its slack."""
+        return window(WindowSettings(slack_units=slack), self.loaded.tokenizer)
 
     async def worker(self, method: str, *args: Any) -> Any:
         """Call a method of the measured extension in the one worker."""

@@ -146,6 +146,8 @@ class EncoderEar:
                 _begin(one)
             except DuplexError as error:
                 one.failure = error
+            except RuntimeError as error:  # torch says so, too, when there is no memory left
+                one.failure = StageFailed(f"the encoder has no room for the unit: {error}")
         ready = [one for one in turn if one.failure is None]
         states = [one.state for one in ready if one.state is not None]
         mels = [one.features[len(one.rows)] for one in ready]

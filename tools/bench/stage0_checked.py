@@ -34,7 +34,8 @@ RECORDED: Final = Path(__file__).parents[2] / "tests" / "data" / "minicpmo"
 SECOND_BYTES: Final = 32_000
 UNITS: Final = 20
 SESSIONS: Final = 8
-ROWS_ALIKE: Final = 1e-4
+ROWS_ALIKE: Final = {"cpu": 1e-5, "cuda": 5e-3}
+"""On a GPU vLLM's attention multiplies float32 in 10 bits less, and steps hold other sessions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,10 @@ class Spoken:
 class Checks:
     """Runs the checks on one Stage0 and counts what was not equal."""
 
-    def __init__(self, stage: MiniCPMOStage0, recorded: dict[str, Any], sound: bytes) -> None:
+    def __init__(
+        self, stage: MiniCPMOStage0, recorded: dict[str, Any], sound: bytes, alike: float
+    ) -> None:
+        self._alike = alike
         self._stage = stage
         self._recorded = recorded
         self._sound = sound
@@ -105,7 +109,7 @@ class Checks:
             default=0.0,
         )
         self.say(f"{what}: tokens", equal == len(pairs), f"{equal} of {len(pairs)} sessions")
-        self.say(f"{what}: hidden rows", apart < ROWS_ALIKE, f"at most {apart:.1e} apart")
+        self.say(f"{what}: hidden rows", apart < self._alike, f"at most {apart:.1e} apart")
 
     async def _spoken(self, name: str, at: int, cut_every: int = 0) -> Spoken:
         session = SessionId(name)
@@ -174,7 +178,7 @@ async def check(device: str) -> int:
         write_tiny_checkpoint(folder, texts=ordinary)
         stage = MiniCPMOStage0(settings_of(device, folder), load, time.monotonic)
         await stage.warm_up()
-        checks = Checks(stage, recorded, sound)
+        checks = Checks(stage, recorded, sound, ROWS_ALIKE[device])
         await checks.recorded_conversation()
         alone = await checks.neighbours()
         try:

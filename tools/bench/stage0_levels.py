@@ -24,6 +24,7 @@ from tools.bench.stage0_rig import Rig, session_name
 UNIT_S: Final = 1.0
 HEARD_BEFORE_S: Final = 20
 """Sound that a session has heard when its level begins: the encoder forgets at 29 s."""
+_PIECE_S: Final = 20
 _UNIT_POSITIONS: Final = 13
 _IN_A_ROW: Final = 3
 _AT_ONCE: Final = 16
@@ -177,9 +178,11 @@ class Crowd:
         text = max(1, self._load.context - self._load.heard_s * _UNIT_POSITIONS)
         async with gate:
             await self._model.restore(name, RuntimeConfig(), [_OPENING * text])
-            pcm = b"".join(self._sounds[: self._load.heard_s])
-            unit = Unit(pcm, force_listen=True)
-            await self._model.append(name, unit, request_id=RequestId(f"{name}/opening"))
+            # In pieces: an append over the encoder's reset keeps a second memory until the next one.
+            for first in range(0, self._load.heard_s, _PIECE_S):
+                pcm = b"".join(self._sounds[first : min(first + _PIECE_S, self._load.heard_s)])
+                unit = Unit(pcm, force_listen=True)
+                await self._model.append(name, unit, request_id=RequestId(f"{name}/open{first}"))
 
     async def _talk(self, at: int, name: SessionId, start_s: float) -> list[Sent]:
         sent = []

@@ -178,7 +178,7 @@ class Crowd:
         text = max(1, self._load.context - self._load.heard_s * _UNIT_POSITIONS)
         async with gate:
             await self._model.restore(name, RuntimeConfig(), [_OPENING * text])
-            # In pieces: an append over the encoder's reset keeps a second memory until the next one.
+            # In pieces: one over the encoder's reset keeps a second memory until the next.
             for first in range(0, self._load.heard_s, _PIECE_S):
                 pcm = b"".join(self._sounds[first : min(first + _PIECE_S, self._load.heard_s)])
                 unit = Unit(pcm, force_listen=True)

@@ -157,16 +157,20 @@ async def open_again(service: ServeCluster) -> None:
             await asyncio.sleep(0.5)
 
 
-def engine_processes(service: ServeCluster) -> list[Process]:
-    return [one for one in descendants(service.worker("Stage0Actor")) if "VLLM" in one.command]
+async def engine_processes(service: ServeCluster) -> list[Process]:
+    """Return vLLM's processes, once the engine is there: one that was lost is being replaced."""
+    await open_again(service)
+    every = descendants(service.worker("Stage0Actor"))
+    found = [one for one in every if "VLLM" in one.command]
+    assert found, every
+    return found
 
 
 @pytest.mark.parametrize("victim", ["the engine", "its actor"])
 async def test_a_dead_engine_ends_its_sessions_with_words_and_leaves_no_process(
     service: ServeCluster, victim: str
 ) -> None:
-    processes = engine_processes(service)
-    assert processes
+    processes = await engine_processes(service)
     async with dial(service) as line:
         caller = await Caller(line, 5).open()
         await caller.say_until("response.audio.delta")
@@ -178,6 +182,5 @@ async def test_a_dead_engine_ends_its_sessions_with_words_and_leaves_no_process(
         assert caller.heard[-1]["type"] == "session.expired"
         assert caller.heard[-1]["reason"] == "stage0_lost"
         assert line.close_code == 1011
-    await open_again(service)
+    assert len(await engine_processes(service)) == len(processes)
     assert not any(is_alive(process) for process in processes)
-    assert len(engine_processes(service)) == len(processes)

@@ -15,6 +15,7 @@ from typing import Any
 
 from stages.engine.backend import BackendDead, BackendFacts, Output, StreamBroken
 from stages.engine.inputs import engine_input
+from stages.engine.ipc_folder import process_ipc_folder
 from stages.engine.settings import EngineSettings
 from stages.engine.values import Embeddings, Pieces, Sampling, StopReason
 
@@ -42,6 +43,8 @@ class VllmBackend:
     async def start(self) -> BackendFacts:
         """Start the processes and load the model; tens of seconds, the loop is blocked."""
         _quiet_environment()
+        # One for all engines of a process: vLLM may remember what it reads.
+        os.environ["VLLM_RPC_BASE_PATH"] = str(process_ipc_folder())
         from vllm.engine.arg_utils import AsyncEngineArgs  # noqa: PLC0415 - takes seconds
         from vllm.v1.engine.async_llm import AsyncLLM  # noqa: PLC0415
 

@@ -10,13 +10,12 @@ import asyncio
 import contextlib
 import logging
 import shutil
-import tempfile
-from pathlib import Path
 
 import zmq
 import zmq.asyncio
 
 from session.errors import StageFailed
+from stages.engine.ipc_folder import make_ipc_folder
 from stages.minicpmo.unit_record import UnitBroke, UnitRecord, read_message
 
 _log = logging.getLogger(__name__)
@@ -29,7 +28,7 @@ class TapReceiver:
     """Reads what the engine's worker sends. All calls come from the loop that started it."""
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="duplex-tap-"))
+        self._folder = make_ipc_folder()
         self.address = f"ipc://{self._folder}/units"
         """For the worker's `tap_open`."""
         self.dropped = 0

@@ -1,0 +1,37 @@
+"""Folders of sockets: one's own, and those that killed processes left."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+from stages.engine.ipc_folder import PREFIX, make_ipc_folder
+
+
+def dead_pid() -> int:
+    """Return the number of a process that was."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    return process.pid
+
+
+def test_nobody_else_can_enter_it(tmp_path: Path) -> None:
+    folder = make_ipc_folder(tmp_path)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert folder.name.startswith(f"{PREFIX}{os.getpid()}-")
+    assert make_ipc_folder(tmp_path) != folder
+
+
+def test_what_a_dead_process_left_is_taken_away_and_nothing_else(tmp_path: Path) -> None:
+    left = tmp_path / f"{PREFIX}{dead_pid()}-abc"
+    alive = tmp_path / f"{PREFIX}{os.getpid()}-abc"
+    foreign = tmp_path / f"{PREFIX}notes"
+    link = tmp_path / f"{PREFIX}{dead_pid()}-link"
+    for folder in (left, alive, foreign):
+        folder.mkdir()
+        (folder / "socket").touch()
+    link.symlink_to(foreign)
+    make_ipc_folder(tmp_path)
+    assert not left.exists()
+    assert all((folder / "socket").exists() for folder in (alive, foreign, link))

@@ -35,6 +35,8 @@ from stages.engine.watchdog import Pause, Watchdog
 
 T = TypeVar("T")
 
+REBUILDS_AT_ONCE = 4
+"""Of those that are made in the idle time: they shall not crowd out the units."""
 REBUILD = Sampling(max_tokens=1)
 """A segment must sample; this one's token is the last, so nobody remembers it."""
 
@@ -56,6 +58,7 @@ class ResumableEngine:
         self._sessions: dict[str, HeldRequest] = {}
         self._requests = 0
         self._door = Door(settings.max_in_flight)
+        self._rebuilds = asyncio.Semaphore(REBUILDS_AT_ONCE)
         self._watchdog: Watchdog
         self._watching: asyncio.Task[None]
         self._accounting: Accounting
@@ -164,7 +167,7 @@ class ResumableEngine:
             await self._call(session, self._prepare(session))
 
     async def _prepare(self, session: HeldRequest) -> None:
-        async with self._door.enter(session.key, math.inf):
+        async with self._rebuilds, self._door.enter(session.key, math.inf):
             if not session.is_to_be_rebuilt:
                 return  # an append has done it
             with self._watchdog.watching(f"a rebuild of session {session.key}") as watch:
@@ -230,7 +233,8 @@ class ResumableEngine:
         self._check_alive()
         call = asyncio.ensure_future(self._backend.call_worker(method, *args))
         try:
-            await self._wait(call)
+            with self._watchdog.watching(f"the worker's {method}"):
+                await self._wait(call)
             return call.result()
         except (EngineDied, asyncio.CancelledError):
             raise

@@ -8,7 +8,7 @@ Rule 3: an answer is remembered as far as the user heard it. What was not heard 
 Rule 4: a failed unit leaves the value before it in force. Nothing here is ever changed in place.
 """
 
-from collections.abc import Callable, Set
+from collections.abc import Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -21,8 +21,6 @@ from stages.minicpmo.unit_decoder import NOTHING_SAID, Ended, SpeechState
 from stages.minicpmo.windows import ClosedUnit, Memory, Plan, Window, plan_window
 
 Tokens = tuple[int, ...]
-DecodeText = Callable[[Tokens], str]
-
 NOWHERE: Final = EncoderPlace(None)
 """For a conversation without an ear."""
 
@@ -73,6 +71,8 @@ class Conversation:
     is_answering: bool = False
     """Units have spoken, and their turn has not ended: the voice goes on from them. The model may
     speak without a word, which opens no turn."""
+    left_said: Tokens = ()
+    """What units of the newest answer said that have left; the window may carry it."""
     mel: MelState = field(default_factory=new_conversation)
     place: EncoderPlace = NOWHERE
     """Where the audio encoder stands after the newest unit."""
@@ -147,6 +147,7 @@ def with_unit(
         units=(*conversation.units, unit),
         speech=ended.speech,
         is_answering=not (ended.is_listen or ended.is_end_of_turn),
+        left_said=() if unit.starts_turn else conversation.left_said,
     )
 
 
@@ -196,91 +197,19 @@ def slid(
 
 def carried_out(conversation: Conversation, plan: Plan) -> Conversation:
     """Return what a plan leaves of the conversation."""
+    start = newest_answer(conversation)
+    first = 0 if start is None else start
+    gone = conversation.units[first : len(plan.dropped)]
+    said = tuple(token for unit in gone for token in unit.said)
     return replace(
         conversation,
         carried=plan.memory.carried,
         units=conversation.units[len(plan.dropped) :],
+        left_said=(*(conversation.left_said if start is None else ()), *said),
     )
 
 
-def cut_to_heard(
-    conversation: Conversation, heard: str, tokens: SpecialTokens, decode_text: DecodeText
-) -> Conversation:
-    """Return the conversation with the newest turn's answer cut to `heard`, and the turn over.
-
-    `heard` is a beginning of that answer's text. Where it is not, it belongs to an answer that is
-    not the newest one, and nothing is cut; nor is anything where nothing was heard and units have
-    come since the turn's end, for then what is dropped is an answer that has not begun.
-    """
-    start = _newest_turn(conversation)
-    if start is None:
-        return _turn_closed(conversation)
-    turn = conversation.units[start:]
-    texts = [decode_text(unit.said) for unit in turn]
-    whole = "".join(texts)
-    if not whole.startswith(heard) or (not heard and _is_past(conversation, turn)):
-        return _turn_closed(conversation)
-    if heard != whole:
-        turn = _cut_turn(turn, texts, heard, tokens, decode_text)
-    units = (*conversation.units[:start], *_with_end(turn, tokens))
-    return _turn_closed(replace(conversation, units=units))
-
-
-def _is_past(conversation: Conversation, turn: Units) -> bool:
-    """Whether the turn is over and units have come since it spoke last."""
-    return not conversation.speech.is_turn_open and not turn[-1].said
-
-
-def _cut_turn(
-    turn: Units, texts: list[str], heard: str, tokens: SpecialTokens, decode_text: DecodeText
-) -> Units:
-    """Return the turn's units, those that said what was not heard without it."""
-    kept: list[RememberedUnit] = []
-    left = heard
-    for unit, text in zip(turn, texts, strict=True):
-        if not unit.said or (text and left.startswith(text)):
-            kept.append(unit)
-            left = left[len(text) :]
-        else:
-            kept.append(_cut_unit(unit, left, tokens, decode_text))
-            left = ""
-    return tuple(kept)
-
-
-def _newest_turn(conversation: Conversation) -> int | None:
-    """Return the index of the unit that began the newest turn, if that is remembered."""
+def newest_answer(conversation: Conversation) -> int | None:
+    """Return the index of the unit that began the newest answer, if that is remembered."""
     starts = [index for index, unit in enumerate(conversation.units) if unit.starts_turn]
     return starts[-1] if starts else None
-
-
-def _turn_closed(conversation: Conversation) -> Conversation:
-    speech = replace(conversation.speech, is_turn_open=False)
-    return replace(conversation, speech=speech, is_answering=False)
-
-
-def _cut_unit(
-    unit: RememberedUnit, heard: str, tokens: SpecialTokens, decode_text: DecodeText
-) -> RememberedUnit:
-    """Return the unit with only the tokens whose text was heard whole; without any, it listened."""
-    count = 0
-    while count < len(unit.said) and len(decode_text(unit.said[: count + 1])) <= len(heard):
-        count += 1
-    said = unit.said[:count]
-    if not decode_text(said):
-        return replace(unit, fed=(), said=(), terminator=tokens.listen)
-    return replace(unit, fed=(unit.fed[0], *said), said=said, terminator=tokens.chunk_eos)
-
-
-def _with_end(turn: Units, tokens: SpecialTokens) -> Units:
-    """Return the turn's units with the end of the turn behind the last that still speaks.
-
-    A turn of which nothing is left never was.
-    """
-    speaking = [index for index, unit in enumerate(turn) if unit.said]
-    if not speaking:
-        return tuple(replace(unit, starts_turn=False) for unit in turn)
-    last = turn[speaking[-1]]
-    if last.said[-1] == tokens.turn_eos:
-        return turn
-    ended = replace(last, fed=(*last.fed, tokens.turn_eos), said=(*last.said, tokens.turn_eos))
-    return (*turn[: speaking[-1]], ended, *turn[speaking[-1] + 1 :])

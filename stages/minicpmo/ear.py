@@ -31,6 +31,7 @@ T = TypeVar("T")
 AUDIO = "audio"
 IMAGE = "image"
 _FULL_SCALE = 32_768
+_PICTURES_AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,7 +97,11 @@ class EncoderEar:
         """Encode JPEG or PNG pictures. Raises StageFailed."""
         if not images:
             return ()
-        seen = await self.in_thread(lambda: self._vision.encode(images))
+        seen: list[torch.Tensor | StageFailed] = []
+        for first in range(0, len(images), _PICTURES_AT_ONCE):
+            # Between two lots the thread has time for those who are to be heard.
+            lot = images[first : first + _PICTURES_AT_ONCE]
+            seen += await self.in_thread(lambda lot=lot: self._vision.encode(lot))  # type: ignore[misc]
         for one in seen:
             if isinstance(one, StageFailed):
                 raise one
@@ -185,4 +190,6 @@ def _fail(turn: list[_Wanted], failure: DuplexError) -> None:
 
 def _floats(pcm: bytes) -> Floats:
     """Return 16-bit PCM as float32 in -1..1."""
-    return np.frombuffer(pcm, "<i2").astype(np.float32) / np.float32(_FULL_SCALE)
+    return np.frombuffer(pcm[: len(pcm) // 2 * 2], "<i2").astype(np.float32) / np.float32(
+        _FULL_SCALE
+    )

@@ -53,10 +53,15 @@ async def load(settings: MiniCPMOSettings) -> Loaded:
     )
     await engine.start()
     tap = TapReceiver()
-    await tap.start()
-    await engine.call_worker("tap_open", tap.address)
-    ear = await asyncio.to_thread(load_ear, settings, folder, config)
-    await ear.warm_up()
+    try:
+        await tap.start()
+        await engine.call_worker("tap_open", tap.address)
+        ear = await asyncio.to_thread(load_ear, settings, folder, config)
+        await ear.warm_up()
+    except BaseException:
+        await engine.stop()
+        await tap.close()
+        raise
     return Loaded(
         ear=ear,
         language=EngineUnitModel(engine, tap, tokenizer.specials),
@@ -87,6 +92,12 @@ def engine_settings(settings: MiniCPMOSettings, folder: Path) -> EngineSettings:
     """Return what the engine is built from."""
     own = settings.language_model
     is_v2 = settings.device == "cuda" and os.environ.get("VLLM_USE_V2_MODEL_RUNNER", "1") != "0"
+    fields = engine_fields(is_v2_runner=is_v2)
+    fields["more_engine_args"] = {
+        **fields["more_engine_args"],
+        # A long memory that is fed again leaves most of each step to the others.
+        "long_prefill_token_threshold": max(64, own.max_num_batched_tokens // 4),
+    }
     return EngineSettings(
         model=folder,
         tokenizer=folder,
@@ -105,7 +116,7 @@ def engine_settings(settings: MiniCPMOSettings, folder: Path) -> EngineSettings:
         load_format=own.load_format,
         enable_prefix_caching=own.enable_prefix_caching,
         max_item_rows=min(512, own.max_num_batched_tokens),
-        **engine_fields(is_v2_runner=is_v2),
+        **fields,
     )
 
 

@@ -20,6 +20,11 @@ TINY: Final = "tiny"
 """The checkpoint that is made on the spot: the real path with toy weights."""
 
 
+_LONGEST_UNIT: Final = 14
+"""Positions of a unit besides what it speaks; with a camera frame it has 66 more."""
+_SHORT_CONTEXT: Final = 64
+
+
 class _Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -142,12 +147,27 @@ class MiniCPMOSettings(_Settings):
     decoding: DecodingSettings = Field(
         default_factory=DecodingSettings, description="How the next token is chosen."
     )
+    max_frames: int = Field(
+        8, ge=0, le=64, description="Camera frames in one unit; a unit with more fails."
+    )
     encoder_batch: int = Field(
         16, ge=1, le=256, description="Sessions whose audio is encoded at once, at most."
     )
     instructions: str = Field(
         "Streaming Omni Conversation.", description="System prompt where the client gives none."
     )
+
+    @model_validator(mode="after")
+    def _has_room(self) -> "MiniCPMOSettings":
+        carried = self.window.carried_tokens if self.window.mode == "context" else 0
+        # Two units of the longest kind, what is carried, and a short context.
+        least = 2 * (_LONGEST_UNIT + self.decoding.max_steps) + carried + _SHORT_CONTEXT
+        if self.language_model.session_tokens < least:
+            raise ValueError(
+                f"language_model.session_tokens must be {least} at least: two units, what the "
+                "window carries, and the context"
+            )
+        return self
 
 
 def read_settings(raw: Mapping[str, Any]) -> MiniCPMOSettings:
@@ -156,7 +176,7 @@ def read_settings(raw: Mapping[str, Any]) -> MiniCPMOSettings:
         return MiniCPMOSettings.model_validate(dict(raw))
     except ValidationError as error:
         faults = "; ".join(
-            f"model_settings.{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}"
+            f"{'.'.join(['model_settings', *map(str, fault['loc'])])}: {fault['msg']}"
             for fault in error.errors()
         )
         raise ValueError(faults) from None

@@ -24,7 +24,6 @@ from stages.minicpmo.conversation import (
     Context,
     Conversation,
     carried_out,
-    cut_to_heard,
     held_pieces,
     memory_of,
     next_pieces,
@@ -32,13 +31,22 @@ from stages.minicpmo.conversation import (
     with_silent_unit,
     with_unit,
 )
+from stages.minicpmo.heard import cut_to_heard
 from stages.minicpmo.layout import RowCounts, context_text, unit_length
 from stages.minicpmo.ports import Ear, Heard, Question, UnitModel
 from stages.minicpmo.settings import MiniCPMOSettings
 from stages.minicpmo.tokenizer import Tokenizer
 from stages.minicpmo.unit_answer import UNIT_BYTES, answer, seed_of, whole_seconds
 from stages.minicpmo.unit_decoder import Tokens, UnitRules
-from stages.minicpmo.windows import MARKER_TEXT, EndSession, Proceed, RollOver, Window, guard
+from stages.minicpmo.windows import (
+    MARKER_TEXT,
+    EndSession,
+    Proceed,
+    RollOver,
+    Window,
+    WindowOff,
+    guard,
+)
 
 UNIT_S: Final = 1.0
 _WARM_UP: Final = SessionId("warm-up")
@@ -150,17 +158,27 @@ class MiniCPMOStage0:
             raise StageFailed("this model hears and sees; it can not be written to")
         conversation = session.conversation
         pcm = whole_seconds(unit.pcm)
+        pictures = [one for group in unit.video_frames for one in group]
+        if len(pictures) > self._settings.max_frames:
+            raise StageFailed(
+                f"{len(pictures)} pictures in one unit, the most is {self._settings.max_frames}"
+            )
+        seconds = len(pcm) // UNIT_BYTES
+        # Before any work is done: what can not fit is not even looked at.
+        self._with_room(conversation, session.rules, seconds=seconds, frames=len(pictures))
         heard = await loaded.ear.hear(conversation.place, conversation.mel, pcm)
-        frames = await loaded.ear.see([one for group in unit.video_frames for one in group])
+        frames = await loaded.ear.see(pictures)
         _check_still_wanted(session, interrupts)
         before = self._with_room(
-            session.conversation, session.rules, seconds=len(heard.seconds), frames=len(frames)
+            session.conversation, session.rules, seconds=seconds, frames=len(frames)
         )
         if before is not session.conversation:
             session.before, session.conversation = None, before
             await self._hold(session_id, session, before)
             _check_still_wanted(session, interrupts)
         options = unit.options if unit.closes_input else session.options
+        if options is not None:
+            self._check(options.apply_to(session.runtime))
         conversation, pieces = self._listened_to(before, heard)
         pieces += next_pieces(conversation, frames, heard.seconds[-1], loaded.tokenizer.specials)
         question = self._question(session, request_id, tuple(pieces), conversation, options)
@@ -327,10 +345,16 @@ class MiniCPMOStage0:
             case RollOver(plan=plan):
                 return carried_out(conversation, plan)
             case EndSession(most=most, limit=limit):
-                raise StageUnavailable(
-                    f"the conversation would need {most} positions and has {limit}: it is too "
-                    "long; a window (model_settings.window) would let it go on",
-                    code="context_length_exceeded",
+                if isinstance(loaded.window, WindowOff):
+                    raise StageUnavailable(
+                        f"the conversation would need {most} positions and has {limit}: it is too "
+                        "long; a window (model_settings.window) would let it go on",
+                        code="context_length_exceeded",
+                    )
+                raise StageFailed(
+                    f"the unit does not fit: with what has to stay it needs {most} positions, and "
+                    f"a session has {limit}; send less at once",
+                    code="unit_too_long",
                 )
 
     async def _hold(
@@ -356,7 +380,9 @@ class MiniCPMOStage0:
             return  # whoever needs it will do it, or fail with a better reason
 
     def _carried(self, said: Sequence[str]) -> Tokens:
-        words = self._ready().tokenizer.encode("".join(said))
+        tokenizer = self._ready().tokenizer
+        words = tokenizer.encode("".join(said))
+        words = tuple(token for token in words if token not in tokenizer.special_ids)
         most = self._settings.window.carried_tokens
         words = words[max(0, len(words) - most) :]
         return (*self._marker(), *words) if words else ()

@@ -175,11 +175,20 @@ def _with_room(memory: Memory, window: Window, special_ids: Set[int], room: int)
         case BasicWindow(low=low):
             return _shortened(memory, min(low, room))
         case ContextWindow():
-            plans = (
+            plans = [
                 _carrying(memory, count, window, special_ids)
-                for count in range(1, len(memory.units))
-            )
-            return next((plan for plan in plans if plan.memory.length <= room), None)
+                for count in range(max(1, len(memory.units)))
+            ]
+            fitting = (plan for plan in plans if plan.dropped and plan.memory.length <= room)
+            return next(fitting, None) or _with_less_carried(plans[-1], window, room)
+
+
+def _with_less_carried(plan: Plan, window: ContextWindow, room: int) -> Plan:
+    """Give up the oldest carried words, too, as far as that is needed."""
+    words = plan.memory.carried[len(window.marker) :]
+    words = words[min(len(words), max(0, plan.memory.length - room)) :]
+    carried = (*window.marker, *words) if words else ()
+    return Plan(replace(plan.memory, carried=carried), plan.dropped)
 
 
 def _shortened(memory: Memory, most: int) -> Plan:

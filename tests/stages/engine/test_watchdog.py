@@ -61,6 +61,30 @@ async def test_output_starts_the_count_anew() -> None:
         assert not dog.death.done()
 
 
+async def test_an_engine_that_works_for_others_is_busy() -> None:
+    dog = Watchdog(1.0)
+    with dog.watching("a long one"), dog.watching("another") as other:
+        for _ in range(5 * LOOKS):
+            dog.look()
+            other.progressed()
+        assert not dog.death.done()
+        for _ in range(LOOKS + 1):
+            dog.look()
+        assert dog.death.done()
+
+
+async def test_what_comes_after_a_long_idle_time_has_its_whole_limit() -> None:
+    dog = Watchdog(1.0)
+    for _ in range(5 * LOOKS):
+        dog.look()
+    with dog.watching("one"):
+        for _ in range(LOOKS):
+            dog.look()
+        assert not dog.death.done()
+        dog.look()
+        assert dog.death.done()
+
+
 async def test_what_has_ended_is_not_watched() -> None:
     dog = Watchdog(1.0)
     with dog.watching("one"):

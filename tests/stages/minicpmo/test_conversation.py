@@ -11,7 +11,6 @@ from stages.minicpmo.conversation import (
     Context,
     Conversation,
     carried_out,
-    cut_to_heard,
     held_pieces,
     memory_of,
     next_pieces,
@@ -19,6 +18,7 @@ from stages.minicpmo.conversation import (
     with_silent_unit,
     with_unit,
 )
+from stages.minicpmo.heard import cut_to_heard
 from stages.minicpmo.layout import RowCounts, positions, unit_pieces
 from stages.minicpmo.unit_decoder import Ended, SpeechState, Tokens
 from stages.minicpmo.windows import BasicWindow, ContextWindow, WindowOff, plan_window
@@ -220,3 +220,46 @@ def test_the_layout_counts_as_the_pieces_do() -> None:
     frame = rows(64, "image")
     mine = next_pieces(Conversation(CONTEXT), (frame,), rows(10), TOKENS)
     assert positions_of(mine) == positions(unit_pieces(TOKENS, COUNTS, frames=1))
+
+
+def test_an_answer_that_has_left_the_window_in_part_is_cut_where_it_is_carried() -> None:
+    window = ContextWindow(max_units=1, max_carried=20, marker=(5, 5))
+    conversation = slid(answer(), window, COUNTS, SPECIAL_IDS)
+    assert conversation.carried == (5, 5, 1, 2)
+    heard = cut_to_heard(conversation, "one two three ", TOKENS, decode_text)
+    assert heard.carried == (5, 5, 1, 2)
+    assert heard.units[-1].said == (3, TOKENS.turn_eos)
+    part = cut_to_heard(conversation, "one two ", TOKENS, decode_text)
+    assert part.carried == (5, 5, 1, 2)
+    assert part.units[-1].fed == ()
+    word = cut_to_heard(conversation, "one ", TOKENS, decode_text)
+    assert word.carried == (5, 5, 1)
+    nothing = cut_to_heard(conversation, "", TOKENS, decode_text)
+    assert nothing.carried == (5, 5)
+    assert not nothing.is_answering
+
+
+def test_what_left_is_that_of_the_newest_answer_alone() -> None:
+    window = ContextWindow(max_units=1, max_carried=20, marker=(5, 5))
+    conversation = spoken(listened(answer(is_over=True)), TOKENS.speak, 1)
+    conversation = slid(spoken(conversation, 2, 2), window, COUNTS, SPECIAL_IDS)
+    assert conversation.carried == (5, 5, 1, 2, 3, 4, 1)
+    after = cut_to_heard(conversation, "", TOKENS, decode_text)
+    assert after.carried == (5, 5, 1, 2, 3, 4)
+
+
+def forced_end(conversation: Conversation) -> Conversation:
+    """Let a unit be forced to listen while an answer is open."""
+    return spoken(conversation, TOKENS.turn_eos, terminator=TOKENS.listen)
+
+
+def test_an_answer_that_was_forced_to_end_is_cut_like_any_other() -> None:
+    conversation = forced_end(answer())
+    whole = cut_to_heard(conversation, "one two three ", TOKENS, decode_text)
+    assert whole == conversation
+    part = cut_to_heard(conversation, "one two ", TOKENS, decode_text)
+    assert [unit.fed for unit in part.units] == [(), (TOKENS.speak, 1, 2, TOKENS.turn_eos), (), ()]
+    nothing = cut_to_heard(conversation, "", TOKENS, decode_text)
+    assert [unit.fed for unit in nothing.units] == [(), (), (), ()]
+    later = listened(conversation)
+    assert cut_to_heard(later, "", TOKENS, decode_text) == later

@@ -70,8 +70,8 @@ def tokenizer(tiny_folder: Path) -> Tokenizer:
 
 @pytest.fixture
 def bench_of(tokenizer: Tokenizer) -> Callable[..., Any]:
-    async def make(window: Window = WindowOff(), **settings: Any) -> Bench:  # noqa: B008 - a value
-        bench = Bench(tokenizer, window, settings)
+    async def make(kept: Window = WindowOff(), **settings: Any) -> Bench:  # noqa: B008 - a value
+        bench = Bench(tokenizer, kept, settings)
         await bench.stage.warm_up()
         bench.model.asked.clear()
         return bench
@@ -294,7 +294,7 @@ async def test_a_window_that_is_wider_than_the_memory_gives_up_units_all_the_sam
     bench_of: Callable[..., Any],
 ) -> None:
     window = BasicWindow(high=4000, low=3000)
-    bench = await bench_of(window, language_model={"session_tokens": 160})
+    bench = await bench_of(window, language_model={"session_tokens": 160}, window={"mode": "off"})
     talk = await bench.talk()
     await talk.listen(30)
     assert bench.holds_what_it_says(talk)
@@ -305,11 +305,46 @@ async def test_a_window_that_is_wider_than_the_memory_gives_up_units_all_the_sam
 async def test_without_a_window_a_conversation_that_is_too_long_ends(
     bench_of: Callable[..., Any],
 ) -> None:
-    bench = await bench_of(language_model={"session_tokens": 100})
+    bench = await bench_of(language_model={"session_tokens": 140}, window={"mode": "off"})
     talk = await bench.talk()
     with pytest.raises(StageUnavailable, match="too long") as caught:
         await talk.listen(20)
     assert caught.value.wire_code == "context_length_exceeded"
+
+
+async def test_a_unit_that_can_never_fit_fails_alone_and_is_not_even_heard(
+    bench_of: Callable[..., Any],
+) -> None:
+    bench = await bench_of(
+        BasicWindow(high=120, low=80),
+        language_model={"session_tokens": 300},
+        window={"mode": "off"},
+    )
+    wanted = await alone(bench, 6)
+    talk = await bench.talk()
+    said = await talk.listen(3)
+    bench.ear.gate.hold()  # whoever is heard now waits for ever
+    with pytest.raises(StageFailed, match="send less at once") as caught:
+        await talk.append(Unit(second(9, seconds=40)))
+    assert caught.value.wire_code == "unit_too_long"
+    bench.ear.gate.release()
+    assert said + await talk.listen(3) == wanted
+
+
+async def test_too_many_pictures_are_not_looked_at(bench: Bench) -> None:
+    talk = await bench.talk()
+    with pytest.raises(StageFailed, match="9 pictures in one unit, the most is 8"):
+        await talk.append(talk.unit(video_frames=((b"one",) * 9,)))
+    await talk.append(talk.unit(video_frames=((b"one",) * 8,)))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"language_model": {"session_tokens": 600}}, {"window": {"low": 9000}}],
+)
+def test_settings_that_leave_no_room_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"model_settings(\.window)?: .*must"):
+        read_settings(settings)
 
 
 async def test_new_instructions_stand_in_front_of_everything(bench: Bench) -> None:
@@ -346,6 +381,15 @@ async def test_settings_that_can_not_be_are_refused_and_change_nothing(
     with pytest.raises(UnsupportedOption):
         await bench.stage.configure(talk.session, replace(RuntimeConfig(), **changes))
     assert said + await talk.listen(2) == wanted
+
+
+async def test_a_temperature_of_an_answer_that_can_not_be_is_refused(bench: Bench) -> None:
+    wanted = await alone(bench, 3)
+    talk = await bench.talk()
+    own = AnswerSettings(temperature=0.0)
+    with pytest.raises(UnsupportedOption):
+        await talk.append(talk.unit(closes_input=True, options=own))
+    assert await talk.listen(3) == wanted
 
 
 async def test_a_temperature_of_an_answer_holds_for_that_answer(bench: Bench) -> None:

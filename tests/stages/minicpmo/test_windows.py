@@ -246,3 +246,16 @@ def test_with_slack_units_go_many_at_once_and_seldom() -> None:
         kept.append(len(memory.units))
     assert kept == [1, 2, 3, 4, 5, 3, 4, 5, 3, 4, 5, 3]
     assert memory.carried == (*MARKER, *range(1000, 1009))
+
+
+def test_where_units_are_not_enough_carried_words_go_too() -> None:
+    window = ContextWindow(max_units=3, max_carried=50, marker=MARKER)
+    carried = (*MARKER, *range(1000, 1040))
+    memory = Memory(CONTEXT_LENGTH, carried, (ClosedUnit(0, length=20, said=()),))
+    limit = memory.length + 10
+    verdict = guard(memory, window, SPECIAL_IDS, needed=30, max_model_len=limit)
+    assert isinstance(verdict, RollOver)
+    assert verdict.plan.memory.carried == (*MARKER, *range(1020, 1040))
+    assert verdict.plan.memory.length + 30 == limit
+    nothing_left = guard(memory, window, SPECIAL_IDS, needed=500, max_model_len=limit)
+    assert isinstance(nothing_left, EndSession)

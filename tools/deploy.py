@@ -2,7 +2,10 @@
 
 Rule 1: `needs` runs in the light environment: it prints `vllm` when a model of the file runs on
         vLLM, and nothing otherwise.
-Rule 2: `prepare` writes the packaged language model where the file's own settings look for it.
+Rule 2: `prepare` writes the packaged language model where the file's own settings look for it, and
+        the tiny checkpoint.
+Rule 3: `prepare` fails if a checkpoint, or this machine, is not what the file's model needs: Serve
+        would try again and again.
 """
 
 import argparse
@@ -16,6 +19,7 @@ import yaml
 from serve_app.settings import SelectedModel, read_args, select_model
 from stages.embedded.prepare import prepare_language_model
 from stages.embedded.settings import Engine, read_settings
+from stages.minicpmo.plugin import machine_faults
 
 EMBEDDED: Final = "embedded"
 ON_VLLM: Final = frozenset({"minicpmo", "minicpmo_tiny"})
@@ -47,6 +51,11 @@ def prepare(model: SelectedModel) -> None:
             report=lambda line: print(line, flush=True),
         )
         print(f"language model: {folder}")
+    if model.name in ON_VLLM:
+        print("== checking the checkpoint", flush=True)
+        found = machine_faults(model.name, model.settings)
+        if found:
+            raise SystemExit("\n".join(f"model_settings.{fault}" for fault in found))
 
 
 def main() -> None:

@@ -71,6 +71,12 @@ def load_tensors(
     return {name: tensor.to(dtype) for name, tensor in tensors.items()}
 
 
+def check_tensors(folder: Path, config: MiniCPMOConfig, prefixes: tuple[str, ...]) -> None:
+    """Raise what `load_tensors` would, without reading the tensors."""
+    with ExitStack() as files:
+        _compare(folder, expected_tensors(config, prefixes), _stored(folder, prefixes, files))
+
+
 @dataclass(frozen=True, slots=True)
 class _Stored:
     """Where a tensor lies."""

@@ -66,6 +66,15 @@ def _make_stage1(raw: Mapping[str, Any]) -> Stage1Model:
     return SilentStage1()
 
 
+def machine_faults(name: str, raw: Mapping[str, Any]) -> list[str]:
+    """Return what would keep the model called `name` from starting on this machine."""
+    from stages.minicpmo.loading import checkpoint_folder  # noqa: PLC0415 - torch, as above
+    from stages.minicpmo.machine_check import faults  # noqa: PLC0415
+
+    settings = _tiny(raw) if name == TINY_DESCRIPTOR.name else read_settings(raw)
+    return list(faults(settings, checkpoint_folder(settings)))
+
+
 def _check_settings(raw: Mapping[str, Any]) -> None:
     if not (read_settings(raw).checkpoint or os.environ.get(CHECKPOINT_VARIABLE)):
         raise ValueError(

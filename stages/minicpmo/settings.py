@@ -136,8 +136,12 @@ class MiniCPMOSettings(_Settings):
         description="Folder of the published checkpoint, or tiny: one with toy weights that is "
         "made on the spot. null: $DUPLEX_CHECKPOINT.",
     )
-    device: Literal["cpu", "cuda"] = Field("cuda", description="Where the model runs.")
-    dtype: Literal["float32", "bfloat16"] = Field("bfloat16", description="Numbers it runs in.")
+    device: Literal["cpu", "cuda"] = Field(
+        "cuda", description="Where the model runs: cuda, or cpu."
+    )
+    dtype: Literal["float32", "bfloat16"] = Field(
+        "bfloat16", description="Numbers it runs in: bfloat16, or float32, which a CPU needs."
+    )
     language_model: LanguageModelSettings = Field(
         default_factory=LanguageModelSettings, description="The engine of the language model."
     )

@@ -148,7 +148,7 @@ def _write_json(file: Path, value: Mapping[str, Any]) -> None:
 
 def main(arguments: list[str]) -> int:
     """Write a checkpoint to the folder that the command line names; return the exit status."""
-    if len(arguments) != 1:
+    if len(arguments) != 1 or arguments[0].startswith("-"):
         print("usage: python -m stages.minicpmo.tiny_checkpoint FOLDER", file=sys.stderr)
         return 2
     write_tiny_checkpoint(Path(arguments[0]))

@@ -23,8 +23,8 @@ from stages.minicpmo.checkpoint import load_tensors
 from stages.minicpmo.config import MiniCPMOConfig, read_config
 from stages.minicpmo.ear import EncoderEar
 from stages.minicpmo.layout import RowCounts
+from stages.minicpmo.loaded import Loaded
 from stages.minicpmo.settings import CHECKPOINT_VARIABLE, TINY, MiniCPMOSettings, WindowSettings
-from stages.minicpmo.stage0 import Loaded
 from stages.minicpmo.tap import TapReceiver
 from stages.minicpmo.tensor_shapes import expected_tensors
 from stages.minicpmo.tiny_checkpoint import write_tiny_checkpoint

@@ -44,7 +44,8 @@ class WindowSettings(_Settings):
         24,
         ge=0,
         description="context: so many units more may come before those above `units` go, all at "
-        "once. What stays is computed again then, so 0 would mean every second.",
+        "once. What stays is computed again then, so 0 would mean every second. A session has "
+        "between half of it and all, so that those which began together do not slide together.",
     )
     carried_tokens: int = Field(
         PUBLISHED_CARRIED, ge=0, description="context: tokens of earlier words that are kept."

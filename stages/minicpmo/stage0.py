@@ -10,7 +10,7 @@ Rule 4: the settings of an answer end with its turn.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -32,10 +32,10 @@ from stages.minicpmo.conversation import (
     with_unit,
 )
 from stages.minicpmo.heard import cut_to_heard
-from stages.minicpmo.layout import RowCounts, context_text, unit_length
-from stages.minicpmo.ports import Ear, Heard, Question, UnitModel
+from stages.minicpmo.layout import context_text, unit_length
+from stages.minicpmo.loaded import Load, Loaded
+from stages.minicpmo.ports import Heard, Question
 from stages.minicpmo.settings import MiniCPMOSettings
-from stages.minicpmo.tokenizer import Tokenizer
 from stages.minicpmo.unit_answer import UNIT_BYTES, answer, seed_of, whole_seconds
 from stages.minicpmo.unit_decoder import Tokens, UnitRules
 from stages.minicpmo.windows import (
@@ -46,25 +46,12 @@ from stages.minicpmo.windows import (
     Window,
     WindowOff,
     guard,
+    with_own_slack,
 )
 
 UNIT_S: Final = 1.0
 _WARM_UP: Final = SessionId("warm-up")
 _WARM_UP_UNITS: Final = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A model that is ready to work."""
-
-    ear: Ear
-    language: UnitModel
-    tokenizer: Tokenizer
-    counts: RowCounts
-    window: Window
-
-
-Load = Callable[[MiniCPMOSettings], Awaitable[Loaded]]
 
 
 @dataclass(slots=True)
@@ -74,6 +61,7 @@ class _Session:
     runtime: RuntimeConfig
     rules: UnitRules
     conversation: Conversation
+    window: Window
     before: Conversation | None = None
     """The value before the newest unit, as long as that can be undone."""
     options: AnswerSettings | None = None
@@ -134,7 +122,9 @@ class MiniCPMOStage0:
         except BaseException:
             await loaded.language.close(session_id)
             raise
-        session = _Session(runtime, self._rules(runtime), conversation)
+        session = _Session(
+            runtime, self._rules(runtime), conversation, with_own_slack(loaded.window, session_id)
+        )
         self._sessions[session_id] = session
         self._prepare(session_id, session)
 
@@ -188,7 +178,7 @@ class MiniCPMOStage0:
         _check_still_wanted(session, interrupts)
         after = with_unit(conversation, frames, heard.seconds[-1], thought.ended)
         after = replace(after, mel=heard.mel, place=heard.place)
-        left = slid(after, loaded.window, loaded.counts, loaded.tokenizer.special_ids)
+        left = slid(after, session.window, loaded.counts, loaded.tokenizer.special_ids)
         if left is not after:
             await self._hold(session_id, session, left)
             _check_still_wanted(session, interrupts)

@@ -17,6 +17,7 @@ that was not fed before, and the context is never dropped.
 from collections.abc import Set
 from dataclasses import dataclass, replace
 from typing import Final
+from zlib import crc32
 
 Tokens = tuple[int, ...]
 
@@ -106,6 +107,18 @@ class Plan:
     def is_rebuild(self) -> bool:
         """Tell whether the memory must be fed again."""
         return bool(self.dropped)
+
+
+def with_own_slack(window: Window, name: str) -> Window:
+    """Return the window with the slack of the session called `name`: from half of it to all of it.
+
+    Sessions that began in the same second, after a restart say, would else rebuild in the same
+    second ever after.
+    """
+    if not isinstance(window, ContextWindow):
+        return window
+    least = (window.slack + 1) // 2
+    return replace(window, slack=least + crc32(name.encode()) % (window.slack - least + 1))
 
 
 def closed(memory: Memory, unit: ClosedUnit) -> Memory:

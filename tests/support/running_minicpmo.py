@@ -13,11 +13,12 @@ from stages.engine.vllm_backend import VllmBackend
 from stages.minicpmo.config import read_config
 from stages.minicpmo.ear import EncoderEar
 from stages.minicpmo.layout import RowCounts
+from stages.minicpmo.loaded import Loaded
 from stages.minicpmo.loading import engine_settings, load_ear, window
 from stages.minicpmo.mel import MelState
 from stages.minicpmo.ports import EncoderPlace, Heard
 from stages.minicpmo.settings import MiniCPMOSettings, read_settings
-from stages.minicpmo.stage0 import Loaded, MiniCPMOStage0
+from stages.minicpmo.stage0 import MiniCPMOStage0
 from stages.minicpmo.tap import TapReceiver
 from stages.minicpmo.tokenizer import Tokenizer
 from stages.minicpmo.unit_model import EngineUnitModel

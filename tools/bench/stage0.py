@@ -284,11 +284,11 @@ async def _beside(
 async def _window(run: _Run) -> None:
     print(
         "\nThe context window of 24 units, full. *Each second*: without slack each unit drops one, "
-        "and a rebuild follows it. *At once*: with the default slack of 24, every session drops 24 "
-        "units and rebuilds in the same second, which is the worst that can be.\n"
+        "and a rebuild follows it. *With slack*: each session drops 12 to 24 units at a time, as "
+        "the default is; all began in the same second.\n"
     )
     print(table_head(HEADER))
-    for name, slack in (("each second", 0), ("at once", _WINDOW_UNITS)):
+    for name, slack in (("each second", 0), ("with slack", _WINDOW_UNITS)):
         model = await run.rig.front(run.rig.context_window(slack))
         heard_s = _WINDOW_UNITS + slack - (_BEFORE_IT_SLIDES_S if slack else 0)
         for sessions in run.options.sessions:

@@ -16,12 +16,13 @@ from stages.engine.values import Embeddings
 from stages.engine.vllm_backend import VllmBackend
 from stages.minicpmo.config import MiniCPMOConfig, read_config
 from stages.minicpmo.layout import RowCounts
+from stages.minicpmo.loaded import Loaded
 from stages.minicpmo.loading import engine_settings, load_ear, window
 from stages.minicpmo.mel import MelState
 from stages.minicpmo.ports import Ear, EncoderPlace, Heard, Question, Thought
 from stages.minicpmo.settings import MiniCPMOSettings, WindowSettings, read_settings
 from stages.minicpmo.special_tokens import SpecialTokens
-from stages.minicpmo.stage0 import Loaded, MiniCPMOStage0
+from stages.minicpmo.stage0 import MiniCPMOStage0
 from stages.minicpmo.tap import TapReceiver
 from stages.minicpmo.tokenizer import Tokenizer
 from stages.minicpmo.unit_decoder import PUBLISHED_RULES

@@ -20,8 +20,9 @@ from session.ids import RequestId, SessionId
 from session.unit import Decision, Unit
 from stages.minicpmo.conversation import held_pieces
 from stages.minicpmo.layout import RowCounts
+from stages.minicpmo.loaded import Loaded
 from stages.minicpmo.settings import MiniCPMOSettings, read_settings
-from stages.minicpmo.stage0 import Loaded, MiniCPMOStage0
+from stages.minicpmo.stage0 import MiniCPMOStage0
 from stages.minicpmo.tokenizer import Tokenizer
 from stages.minicpmo.windows import BasicWindow, ContextWindow, Window, WindowOff
 from tests.fakes.minicpmo_parts import DigestEar, DigestModel, digest

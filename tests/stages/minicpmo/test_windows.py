@@ -32,6 +32,7 @@ from stages.minicpmo.windows import (
     closed,
     guard,
     plan_window,
+    with_own_slack,
 )
 from tests.stages.minicpmo.vectors import SPECIAL_IDS, TOKENS, load
 
@@ -259,3 +260,21 @@ def test_where_units_are_not_enough_carried_words_go_too() -> None:
     assert verdict.plan.memory.length + 30 == limit
     nothing_left = guard(memory, window, SPECIAL_IDS, needed=500, max_model_len=limit)
     assert isinstance(nothing_left, EndSession)
+
+
+def test_sessions_that_began_together_do_not_slide_together() -> None:
+    window = ContextWindow(max_units=3, max_carried=50, marker=MARKER, slack=24)
+    slacks = {
+        own.slack
+        for number in range(200)
+        if isinstance(own := with_own_slack(window, f"sess_{number}"), ContextWindow)
+    }
+    assert slacks == set(range(12, 25))
+    assert with_own_slack(window, "a") == with_own_slack(window, "a")
+
+
+@pytest.mark.parametrize(
+    "window", [WindowOff(), BasicWindow(20, 10), ContextWindow(3, 50, marker=MARKER)]
+)
+def test_a_window_without_slack_is_the_same_for_all(window: Window) -> None:
+    assert with_own_slack(window, "sess_a") == window

@@ -161,7 +161,8 @@ async def engine_processes(service: ServeCluster) -> list[Process]:
     """Return vLLM's processes, once the engine is there: one that was lost is being replaced."""
     await open_again(service)
     every = descendants(service.worker("Stage0Actor"))
-    found = [one for one in every if "VLLM" in one.command]
+    # They may or may not have been able to give themselves a title.
+    found = [one for one in every if "resource_tracker" not in one.command]
     assert found, every
     return found
 

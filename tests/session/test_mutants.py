@@ -359,6 +359,7 @@ KILLERS = (
     ),
 )
 """What kills, the quickest first: some worlds, then the kernel's tests and more worlds."""
+MOST_BROKEN_RUNS = 3
 NO_MUTANT = Mutant("no mutant", "machine.py", "def validate(self)", "def validate(self)")
 
 
@@ -382,15 +383,18 @@ def survivor(mutant: Mutant, place: Path) -> str:
 
 
 def _pytest(place: Path, tests: tuple[str, ...]) -> "subprocess.CompletedProcess[str]":
-    """Run tests of a copy; once more when pytest itself broke, which is no verdict.
+    """Run tests of a copy; again when pytest itself broke, which is no verdict.
 
     Early Python 3.11 releases can lose a frame's position, over which pytest's own report of a
     failed test breaks. Native tracebacks need less of it.
     """
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=native"]
     command += ["-p", "no:cacheprovider", "-p", "no:randomly", *tests]
-    run = _run(command, place)
-    return _run(command, place) if run.returncode == pytest.ExitCode.INTERNAL_ERROR else run
+    for _ in range(MOST_BROKEN_RUNS):
+        run = _run(command, place)
+        if run.returncode != pytest.ExitCode.INTERNAL_ERROR:
+            return run
+    return _run(command, place)
 
 
 def _run(command: list[str], place: Path) -> "subprocess.CompletedProcess[str]":

@@ -50,11 +50,14 @@ class EngineUnitModel:
         self._newest[session_id] = question.request_id
         try:
             done = await self._engine.append(session_id, segment)
+            fed = self._engine.held(session_id)
             try:
                 record = await self._record(question)
                 _check_agreement(done, record)
             except BaseException:
-                await self._engine.replace(session_id, held)
+                # Unless an interruption has made it something else meanwhile.
+                if self._engine.held(session_id) == fed:
+                    await self._engine.replace(session_id, held)
                 raise
         except BaseException:
             await self._forget(session_id)

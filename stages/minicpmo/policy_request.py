@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-import msgspec
-
+from stages.minicpmo.extra_args import read_extra_args, write_extra_args
 from stages.minicpmo.policy import DecodeSettings, Draws
 from stages.minicpmo.random_numbers import MOST_SEED, uniforms
 from stages.minicpmo.unit_decoder import SpeechState, UnitRules
@@ -46,12 +45,9 @@ class PolicyRequest:
 
     def to_extra_args(self) -> dict[str, Any]:
         """Return `Sampling.extra_args` that hold this request as plain values."""
-        return {EXTRA_ARG: msgspec.to_builtins(self)}
+        return write_extra_args(EXTRA_ARG, self)
 
     @classmethod
     def from_extra_args(cls, extra_args: Mapping[str, Any] | None) -> Self | None:
         """Read what `to_extra_args` wrote; None if there is none, ValueError if it is wrong."""
-        if not extra_args or EXTRA_ARG not in extra_args:
-            return None
-        # msgspec's ValidationError is a ValueError and names the field.
-        return msgspec.convert(extra_args[EXTRA_ARG], cls)
+        return read_extra_args(EXTRA_ARG, cls, extra_args)

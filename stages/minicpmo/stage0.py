@@ -146,22 +146,22 @@ class MiniCPMOStage0:
         interrupts = session.interrupts
         if unit.text or unit.tool_outputs:
             raise StageFailed("this model hears and sees; it can not be written to")
-        conversation = session.conversation
         pcm = whole_seconds(unit.pcm)
         pictures = [one for group in unit.video_frames for one in group]
         if len(pictures) > self._settings.max_frames:
             raise StageFailed(
                 f"{len(pictures)} pictures in one unit, the most is {self._settings.max_frames}"
             )
-        seconds = len(pcm) // UNIT_BYTES
         # Before any work is done: what can not fit is not even looked at.
-        self._with_room(conversation, session.rules, seconds=seconds, frames=len(pictures))
-        heard = await loaded.ear.hear(conversation.place, conversation.mel, pcm)
+        before = self._with_room(
+            session.conversation,
+            session.rules,
+            seconds=len(pcm) // UNIT_BYTES,
+            frames=len(pictures),
+        )
+        heard = await loaded.ear.hear(before.place, before.mel, pcm)
         frames = await loaded.ear.see(pictures)
         _check_still_wanted(session, interrupts)
-        before = self._with_room(
-            session.conversation, session.rules, seconds=seconds, frames=len(frames)
-        )
         if before is not session.conversation:
             session.before, session.conversation = None, before
             await self._hold(session_id, session, before)

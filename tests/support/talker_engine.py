@@ -3,7 +3,7 @@
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from stages.minicpmo.talker_args import talker_engine_fields
 from stages.minicpmo.talker_condition import TalkerCondition
 from stages.minicpmo.talker_policy import PUBLISHED_TALKER
 from stages.minicpmo.talker_unit import RECORDED_RULES
+from tests.support.minicpmo_engine import tiny_settings
 
 PROBE: Final = "tests.support.vllm_probe.LogitsProbe"
 SESSION_TOKENS: Final = 512
@@ -61,21 +62,11 @@ def talker_settings(folder: Path) -> EngineSettings:
     """Return settings for the tiny checkpoint on a CPU."""
     fields = talker_engine_fields(read_config(folder).tts, is_v2_runner=False)
     fields["worker_extension_cls"] = PROBE
-    return EngineSettings(
+    return replace(
+        tiny_settings(folder),
         **fields,
-        model=folder,
-        tokenizer=folder,
-        dtype="float32",
         max_model_len=SESSION_TOKENS,
         session_tokens=SESSION_TOKENS,
-        max_sessions=6,
-        max_in_flight=6,
-        max_num_seqs=8,
-        max_num_batched_tokens=64,
-        max_item_rows=64,
-        kv_cache_memory_bytes=32 << 20,
-        block_size=32,
-        enforce_eager=True,
     )
 
 

@@ -82,6 +82,27 @@ class UnitResult:
 
 
 @dataclass(frozen=True, slots=True)
+class SpeechMetrics:
+    """What Stage1's time for one chunk went into; the parts follow one another."""
+
+    talker_ms: float
+    """Text to codes; a unit's first chunk has it, for the others it is 0."""
+    flow_ms: float
+    """Codes to mel, for the whole batch."""
+    vocoder_ms: float
+    """Mel to sound, for the whole batch."""
+    waited_ms: float
+    """For a place in the talker's engine, and for a round of the vocoder."""
+    batch: int
+    """Conversations whose sound was made together."""
+
+    @property
+    def total_ms(self) -> float:
+        """All of it."""
+        return self.talker_ms + self.flow_ms + self.vocoder_ms + self.waited_ms
+
+
+@dataclass(frozen=True, slots=True)
 class SpeechChunk:
     """A piece of Stage1's speech: `OUTPUT_RATE_HZ` PCM and exactly the text it adds."""
 
@@ -89,11 +110,18 @@ class SpeechChunk:
     transcript: str
     segment_end: bool = False
     turn_end: bool = False
+    metrics: SpeechMetrics | None = None
 
     @property
     def samples(self) -> int:
         """Number of audio samples in this chunk."""
         return len(self.pcm) // SAMPLE_BYTES
+
+    @property
+    def real_time_factor(self) -> float | None:
+        """Return the time it took by the time it lasts; None where either is not known."""
+        duration_ms = self.samples * 1000 / OUTPUT_RATE_HZ
+        return self.metrics.total_ms / duration_ms if self.metrics and duration_ms else None
 
 
 def samples_to_ms(samples: int, rate_hz: int) -> int:

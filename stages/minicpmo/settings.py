@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from stages.minicpmo.policy import PUBLISHED, DecodeSettings
+from stages.minicpmo.schedule import MAX_CALL_CODES, MIN_CALL_CODES
 from stages.minicpmo.unit_decoder import PUBLISHED_RULES
 from stages.minicpmo.windows import (
     PUBLISHED_CARRIED,
@@ -129,6 +130,78 @@ class LanguageModelSettings(_Settings):
     )
 
 
+class TalkerEngineSettings(_Settings):
+    """The engine that the talker runs on."""
+
+    max_sessions: int | None = Field(
+        None, ge=1, description="Sessions with memory reserved; null: the language model's."
+    )
+    session_tokens: int = Field(
+        4096,
+        ge=256,
+        description="Positions reserved for a turn, of which a second of speech takes about 46. "
+        "A turn that needs more goes on from its last second. The checkpoint's own limit holds "
+        "too.",
+    )
+    kv_cache_memory_bytes: int | None = Field(
+        None, ge=1, description="Memory for keys and values; null: by gpu_memory_utilization."
+    )
+    gpu_memory_utilization: float | None = Field(
+        None, gt=0, lt=1, description="Share of the GPU's memory for weights, keys and values."
+    )
+    max_num_batched_tokens: int = Field(1024, ge=64, description="Positions of one step.")
+    max_units_in_engine: int | None = Field(
+        None, ge=1, description="Units that run at once; the others wait by deadline. null: all."
+    )
+    cudagraph_mode: str | None = Field(None, description="FULL on a GPU.")
+    enforce_eager: bool = Field(False, description="No CUDA graphs and no compilation.")
+    load_format: str = Field("auto", description="dummy: random weights, to measure with.")
+    stuck_after_s: float = Field(
+        30.0, gt=0, description="A unit without any output for so long: the engine is restarted."
+    )
+
+
+class VoiceSettings(_Settings):
+    """How codes become sound."""
+
+    folder: str | None = Field(
+        None, description="Folder with flow.pt and hift.pt; null: the checkpoint's own."
+    )
+    prompt: str | None = Field(
+        None,
+        description="The voice of sessions that bring none: a recording (.wav), or a prompt that "
+        "was made of one (.npz). null: voice.npz of the folder.",
+    )
+    prompt_s: float = Field(
+        6.0, ge=1, le=30, description="Of a recording, so many seconds are used at most."
+    )
+    steps: int = Field(
+        5, ge=1, le=32, description="Steps from noise to mel: more are slower and cleaner."
+    )
+    dtype: Literal["float32", "float16", "bfloat16"] = Field(
+        "float32", description="Numbers of the flow; the vocoder has float32 always."
+    )
+    max_batch: int = Field(
+        16, ge=1, le=64, description="Sessions whose sound is made at once, at most."
+    )
+    max_voices: int = Field(8, ge=1, description="Prepared voices that are kept, in use or not.")
+    first_call_codes: int = Field(
+        MAX_CALL_CODES,
+        ge=MIN_CALL_CODES,
+        le=MAX_CALL_CODES,
+        description="Codes, 25 a second, of the first sound of a turn, three of silence and three "
+        "to look ahead among them: with fewer it is there sooner.",
+    )
+    memory_bytes: int | None = Field(
+        None,
+        ge=1,
+        description="Memory for all that is spoken; sessions beyond it are refused. null: what "
+        "max_sessions need.",
+    )
+    seed: int = Field(0, ge=0, description="Of the noise that the flow begins from.")
+    greedy: bool = Field(False, description="Always the likeliest code; for tests.")
+
+
 class MiniCPMOSettings(_Settings):
     """What an operator may set."""
 
@@ -151,6 +224,12 @@ class MiniCPMOSettings(_Settings):
     )
     decoding: DecodingSettings = Field(
         default_factory=DecodingSettings, description="How the next token is chosen."
+    )
+    talker: TalkerEngineSettings = Field(
+        default_factory=TalkerEngineSettings, description="The engine of the talker."
+    )
+    voice: VoiceSettings = Field(
+        default_factory=VoiceSettings, description="How codes become sound."
     )
     max_frames: int = Field(
         8, ge=0, le=64, description="Camera frames in one unit; a unit with more fails."

@@ -29,6 +29,10 @@ class Voices(Protocol):
         """Return the voice of this key."""
         ...
 
+    def begin(self, voice: Voice, seed: int) -> Turn:
+        """Return a turn that has not spoken; no thread is needed for that."""
+        ...
+
     def speak(self, due: Sequence[Due]) -> list[Spoken | StageFailed]:
         """Return each call's sound, or why there is none."""
         ...
@@ -76,6 +80,10 @@ class VoiceDesk:
     async def prepare(self, key: str, prompt: VoicePrompt) -> Voice:
         """Return the voice of this key. Raises UnsupportedOption for one that can not be used."""
         return await self._in_thread(lambda: self._voices.prepare(key, prompt))
+
+    def begin(self, voice: Voice, seed: int) -> Turn:
+        """Return a turn that has not spoken; `seed` decides its noise."""
+        return self._voices.begin(voice, seed)
 
     async def speak(self, turn: Turn, call: VocoderCall) -> Spoken:
         """Return what the call sounds like, and the turn after it. Raises StageFailed."""

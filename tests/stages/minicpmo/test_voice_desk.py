@@ -55,6 +55,9 @@ class SlowVoices:
     def prepare(self, key: str, prompt: VoicePrompt) -> Voice:
         raise NotImplementedError
 
+    def begin(self, voice: Voice, seed: int) -> Turn:
+        raise NotImplementedError
+
     def warm_up(self, voice_frames: int, batch_sizes: Sequence[int]) -> None:
         self.rounds += [[LONG] * size for size in batch_sizes]
 

@@ -83,10 +83,11 @@ class UnitResult:
 
 @dataclass(frozen=True, slots=True)
 class SpeechMetrics:
-    """What Stage1's time for one chunk went into; the parts follow one another."""
+    """What Stage1's time for one chunk went into."""
 
     talker_ms: float
-    """Text to codes; a unit's first chunk has it, for the others it is 0."""
+    """Text to codes, as far as no earlier chunk of the unit has it. A turn's first chunk may be
+    made of the first codes, while the others are still to come."""
     flow_ms: float
     """Codes to mel, for the whole batch."""
     vocoder_ms: float

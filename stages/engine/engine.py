@@ -27,7 +27,7 @@ from stages.engine.errors import (
     SegmentFailed,
     WorkerFailed,
 )
-from stages.engine.held_request import HeldRequest
+from stages.engine.held_request import HeldRequest, Listener
 from stages.engine.settings import EngineSettings
 from stages.engine.timing import segment_timing
 from stages.engine.values import EngineCapacity, Pieces, Sampling, Segment, SegmentDone
@@ -102,25 +102,30 @@ class ResumableEngine:
         self._requests += 1
         return self._backend.stream(f"{key}.{self._requests}")
 
-    async def append(self, key: str, segment: Segment) -> SegmentDone:
+    async def append(
+        self, key: str, segment: Segment, listener: Listener | None = None
+    ) -> SegmentDone:
         """Feed a segment behind what the session holds, and sample.
+
+        A listener is told of what comes while more is to follow; none of it counts before the end.
 
         Raises BadSegment, MemoryFull, SegmentFailed, SegmentCancelled, NotOpen or EngineDied; the
         memory is then as if it had not been tried. So it is if this call's task is cancelled.
         """
         session = self._session(key)
         self._check.segment(segment)
-        return await self._call(session, self._append(session, segment, self._clock()))
+        arrived_s = self._clock()
+        return await self._call(session, self._append(session, segment, arrived_s, listener))
 
     async def _append(
-        self, session: HeldRequest, segment: Segment, arrived_s: float
+        self, session: HeldRequest, segment: Segment, arrived_s: float, listener: Listener | None
     ) -> SegmentDone:
         async with self._door.enter(session.key, segment.deadline_s):
             self._guard(session, segment)
             with self._watchdog.watching(f"a segment of session {session.key}") as watch:
                 await session.dropped()
                 fed_s = self._clock()
-                sampled = await session.run(segment.pieces, segment.sampling, watch)
+                sampled = await session.run(segment.pieces, segment.sampling, watch, listener)
         timing = segment_timing(arrived_s=arrived_s, fed_s=fed_s, outputs=sampled.outputs)
         return SegmentDone(segment.request_id, sampled.token_ids, sampled.stop, timing)
 

@@ -17,6 +17,9 @@ from stages.engine.backend import Output, Stream
 from stages.engine.values import Ids, Piece, Pieces, Sampling, StopReason, Tokens
 from stages.engine.watchdog import Watch, Watchdog
 
+Listener = Callable[[Tokens], None]
+"""Is told what a segment has sampled so far, in the event loop; it must not raise."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
@@ -59,8 +62,17 @@ class HeldRequest:
         """Whether the memory exists in the record alone."""
         return self._stream is None and bool(self._tokens)
 
-    async def run(self, pieces: Pieces, sampling: Sampling, watch: Watch) -> Sampled:
-        """Feed `pieces` and return all that is sampled; raises what the stream raises."""
+    async def run(
+        self,
+        pieces: Pieces,
+        sampling: Sampling,
+        watch: Watch,
+        listener: Listener | None = None,
+    ) -> Sampled:
+        """Feed `pieces` and return all that is sampled; raises what the stream raises.
+
+        The listener is told of all that was sampled so far, each time that more will follow.
+        """
         self._before = None
         fed = (*self._pieces, *pieces) if self._stream is None else pieces
         if self._stream is None:
@@ -68,7 +80,7 @@ class HeldRequest:
         stream = self._stream
         try:
             await stream.feed(fed, sampling)
-            sampled = await _all_of(stream, watch)
+            sampled = await _all_of(stream, watch, listener)
         except BaseException:
             self.lose()
             raise
@@ -124,12 +136,15 @@ class HeldRequest:
             drop.cancel()  # the dead do not answer
 
 
-async def _all_of(stream: Stream, watch: Watch) -> Sampled:
+async def _all_of(stream: Stream, watch: Watch, listener: Listener | None) -> Sampled:
     outputs: list[Output] = []
+    token_ids: Tokens = ()
     while True:
         output = await stream.next()
         watch.progressed()
         outputs.append(output)
+        token_ids += output.token_ids
         if output.stop is not None:
-            token_ids = tuple(token for one in outputs for token in one.token_ids)
             return Sampled(tuple(outputs), token_ids, output.stop)
+        if listener is not None:
+            listener(token_ids)

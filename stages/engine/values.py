@@ -93,6 +93,11 @@ class SegmentTiming:
     generated_tokens: int
 
     @property
+    def total_ms(self) -> float:
+        """From the engine's being asked to the last token."""
+        return self.ttft_ms + sum(self.itls_ms)
+
+    @property
     def tpot_ms(self) -> float:
         """Return the mean time of a token after the first; 0 if there was one alone."""
         return sum(self.itls_ms) / len(self.itls_ms) if self.itls_ms else 0.0

@@ -11,23 +11,31 @@ Rule 4: what a session sounds like depends on its voice, its units and its name 
         is spoken for.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from session.config import RuntimeConfig
 from session.errors import StageRefused, StageUnavailable, UnsupportedOption
 from session.ids import RequestId, SessionId
-from session.unit import SAMPLE_BYTES, SpeechChunk, SpeechMetrics
+from session.unit import SpeechChunk
 from stages.contract import Speech
 from stages.minicpmo.loaded_voice import LoadedVoice, LoadVoice
-from stages.minicpmo.schedule import UNIT_SAMPLES, VocoderCall, Waiting, schedule_unit
+from stages.minicpmo.schedule import (
+    CODE_SAMPLES,
+    HELD_BACK_SAMPLES,
+    LOOK_AHEAD,
+    VocoderCall,
+    Waiting,
+    schedule_unit,
+)
 from stages.minicpmo.settings import MiniCPMOSettings
 from stages.minicpmo.talker import UnitCodes
-from stages.minicpmo.token2wav import Spoken, Turn, Voice
-from stages.minicpmo.transcript import spread
+from stages.minicpmo.talker_unit import CODES_PER_SECOND, Codes
+from stages.minicpmo.token2wav import Turn, Voice
 from stages.minicpmo.unit_answer import seed_of
-from stages.minicpmo.vocoder_stream import to_pcm
+from stages.minicpmo.unit_chunks import UnitChunks
 
 UNIT_S: Final = 1.0
 _WARM_UP: Final = SessionId("warm-up")
@@ -35,7 +43,7 @@ _WARM_UP_UNITS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Spoken:
+class _Turn:
     """What one turn remembers beside the talker's memory."""
 
     waiting: Waiting
@@ -48,10 +56,23 @@ class _Session:
 
     voice: Voice
     sample: bytes
-    turn: _Spoken | None = None
+    turn: _Turn | None = None
     """None: the next unit begins a turn."""
     units: int = 0
     interrupts: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Unit:
+    """What is spoken now."""
+
+    session: _Session
+    interrupts: int
+    """The session's, when the unit began."""
+    waiting: Waiting
+    """Codes that the turn had not spoken before."""
+    vocoder: Turn
+    chunks: UnitChunks
 
 
 class MiniCPMOStage1:
@@ -105,35 +126,41 @@ class MiniCPMOStage1:
 
     async def speak(self, session_id: SessionId, speech: Speech) -> AsyncIterator[SpeechChunk]:
         """Yield the chunks of one unit's speech."""
-        loaded, session = self._ready(), self._find(session_id)
-        interrupts = session.interrupts
+        began_s, session = self._now(), self._find(session_id)
         session.units += 1
         name = RequestId(f"{session_id}/speech/{session.units}")
         turn, session.turn = session.turn, None
         if turn is None or speech.turn_start:
-            turn = _Spoken(Waiting(), loaded.desk.begin(session.voice, seed_of(name)))
-            speech = replace(speech, turn_start=True)
-        unit = await self._codes(session_id, speech, name)
-        calls, waiting = schedule_unit(
-            turn.waiting,
-            unit.codes,
-            turn_ends=speech.turn_end,
-            first_call_codes=self._settings.voice.first_call_codes,
-        )
-        chunks = _Chunks(speech, calls, unit)
-        vocoder = turn.vocoder
+            vocoder = self._ready().desk.begin(session.voice, seed_of(name))
+            turn, speech = _Turn(Waiting(), vocoder), replace(speech, turn_start=True)
+        unit = _Unit(session, session.interrupts, turn.waiting, turn.vocoder, UnitChunks(speech))
         del turn
-        for call in calls:
-            began_s = self._now()
-            spoken = await loaded.desk.speak(vocoder, call)
-            if session.interrupts != interrupts:
-                raise StageRefused("the speech was interrupted")
-            vocoder = spoken.turn
-            yield chunks.next(spoken, (self._now() - began_s) * 1000)
-        if not calls:
-            yield chunks.silent()
-        if not speech.turn_end:
-            session.turn = _Spoken(waiting, vocoder)
+        early: asyncio.Future[Codes] = asyncio.get_running_loop().create_future()
+        work = self._codes(session_id, speech, name, self._listener(unit, early))
+        talking = asyncio.ensure_future(work)
+        called = 0
+        try:
+            either: set[asyncio.Future[Any]] = {talking, early}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not talking.done():
+                called = 1
+                call = self._calls(unit, early.result(), turn_ends=False)[0][0]
+                unit.chunks.coded((self._now() - began_s) * 1000, 0.0)
+                yield await self._sound(unit, call, (_second_after(unit.waiting, call),))
+            codes = await talking
+        finally:
+            await _ended(talking)
+        unit.chunks.coded(codes.timing.total_ms, codes.timing.queued_ms)
+        calls, waiting = self._calls(unit, codes.codes, turn_ends=speech.turn_end)
+        left = calls[called:]
+        for number, call in enumerate(left, start=1):
+            to_come = [later.samples for later in left[number:]]
+            chunk = await self._sound(unit, call, to_come)
+            yield chunk if to_come else unit.chunks.last(chunk)
+        if not left:
+            yield unit.chunks.rest()
+        if not speech.turn_end and session.interrupts == unit.interrupts:
+            session.turn = _Turn(waiting, unit.vocoder)
 
     async def configure(self, session_id: SessionId, runtime: RuntimeConfig) -> None:
         """Take settings between units; of those that can change, none changes the sound."""
@@ -171,47 +198,60 @@ class MiniCPMOStage1:
             raise StageRefused("the session is not open at this model")
         return session
 
-    async def _codes(self, session_id: SessionId, speech: Speech, name: RequestId) -> UnitCodes:
+    async def _codes(
+        self,
+        session_id: SessionId,
+        speech: Speech,
+        name: RequestId,
+        listener: Callable[[Codes], None] | None,
+    ) -> UnitCodes:
         return await self._ready().talker.speak(
             session_id,
             speech,
             request_id=name,
             seed=None if self._settings.voice.greedy else seed_of(name),
             deadline_s=self._now() + UNIT_S,
+            on_codes=listener,
         )
 
+    def _listener(
+        self, unit: "_Unit", early: asyncio.Future[Codes]
+    ) -> Callable[[Codes], None] | None:
+        """Return who waits for the codes of a turn's first call, where that is a short one."""
+        wanted = self._settings.voice.first_call_codes - len(unit.waiting.codes)
+        if unit.waiting.has_called or wanted >= CODES_PER_SECOND:
+            return None
 
-class _Chunks:
-    """What a unit's chunks have beside their sound: words, flags, times."""
+        def listen(codes: Codes) -> None:
+            if len(codes) >= wanted and not early.done():
+                early.set_result(codes)
 
-    def __init__(self, speech: Speech, calls: Sequence[VocoderCall], unit: UnitCodes) -> None:
-        samples = [call.samples for call in calls]
-        self._speech = speech
-        self._words = list(spread(speech.text, samples))
-        self._left_zeros = 0 if speech.turn_end else max(0, UNIT_SAMPLES - sum(samples))
-        self._talker_ms = unit.timing.ttft_ms + sum(unit.timing.itls_ms)
-        self._waited_ms = unit.timing.queued_ms
+        return listen
 
-    def next(self, spoken: Spoken, took_ms: float) -> SpeechChunk:
-        """Return the next chunk, which was there `took_ms` after it was asked for."""
-        flow_ms, vocoder_ms = spoken.flow_s * 1000, spoken.vocoder_s * 1000
-        metrics = SpeechMetrics(
-            talker_ms=self._talker_ms,
-            flow_ms=flow_ms,
-            vocoder_ms=vocoder_ms,
-            waited_ms=self._waited_ms + max(0.0, took_ms - flow_ms - vocoder_ms),
-            batch=spoken.batch,
-        )
-        pcm = bytes(self._left_zeros * SAMPLE_BYTES) + to_pcm(spoken.wave)
-        chunk = self._with_flags(SpeechChunk(pcm, self._words.pop(0), metrics=metrics))
-        self._left_zeros, self._talker_ms, self._waited_ms = 0, 0.0, 0.0
-        return chunk
+    def _calls(
+        self, unit: "_Unit", codes: Codes, *, turn_ends: bool
+    ) -> tuple[tuple[VocoderCall, ...], Waiting]:
+        first = self._settings.voice.first_call_codes
+        return schedule_unit(unit.waiting, codes, turn_ends=turn_ends, first_call_codes=first)
 
-    def silent(self) -> SpeechChunk:
-        """Return the only chunk of a unit whose codes all wait for the next one."""
-        return self._with_flags(SpeechChunk(b"", self._speech.text))
+    async def _sound(self, unit: "_Unit", call: VocoderCall, to_come: Sequence[int]) -> SpeechChunk:
+        began_s = self._now()
+        spoken = await self._ready().desk.speak(unit.vocoder, call)
+        if unit.session.interrupts != unit.interrupts:
+            raise StageRefused("the speech was interrupted")
+        unit.vocoder = spoken.turn
+        return unit.chunks.next(spoken, (self._now() - began_s) * 1000, to_come)
 
-    def _with_flags(self, chunk: SpeechChunk) -> SpeechChunk:
-        if self._words:
-            return chunk
-        return replace(chunk, segment_end=self._speech.segment_end, turn_end=self._speech.turn_end)
+
+def _second_after(waiting: Waiting, call: VocoderCall) -> int:
+    """Return the samples behind a turn's first call, if the unit has a second of codes."""
+    codes = len(waiting.codes) + CODES_PER_SECOND - LOOK_AHEAD
+    return max(0, codes * CODE_SAMPLES - HELD_BACK_SAMPLES - call.samples)
+
+
+async def _ended(task: asyncio.Task[UnitCodes]) -> None:
+    """Return when the task has ended, which nobody may wait for any more."""
+    task.cancel()
+    await asyncio.wait({task})
+    if not task.cancelled():
+        task.exception()  # whoever waits has it already, or has a worse one

@@ -10,6 +10,7 @@
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
@@ -19,6 +20,7 @@ from stages.contract import Speech
 from stages.engine.check import length
 from stages.engine.engine import ResumableEngine
 from stages.engine.errors import NotOpen, SegmentCancelled
+from stages.engine.held_request import Listener
 from stages.engine.values import (
     Embeddings,
     EngineCapacity,
@@ -124,8 +126,12 @@ class Talker:
         request_id: RequestId,
         seed: int | None,
         deadline_s: float,
+        on_codes: Callable[[Codes], None] | None = None,
     ) -> UnitCodes:
         """Return a unit's codes; without a seed they are the likeliest.
+
+        `on_codes` is told those that are there, each time that there are more and the unit goes
+        on. They are the first ones of what is returned, unless the unit fails.
 
         Raises StageFailed, or StageRefused if the turn was cut meanwhile.
         """
@@ -146,7 +152,7 @@ class Talker:
         segment = self._segment(condition, limits, seed, (request_id, deadline_s))
         first = self._engine.held_tokens(session_id)
         before = self._engine.held(session_id)
-        done = await self._engine.append(session_id, segment)
+        done = await self._engine.append(session_id, segment, _listener(limits, on_codes))
         self._require_current(session_id, turn)
         try:
             codes = _codes_of(done, limits)
@@ -212,6 +218,17 @@ class Talker:
         )
         request_id, deadline_s = name
         return Segment(request_id, (condition,), sampling, deadline_s)
+
+
+def _listener(limits: TalkerLimits, on_codes: Callable[[Codes], None] | None) -> Listener | None:
+    if on_codes is None:
+        return None
+
+    def listen(sampled: Codes) -> None:
+        if limits.broken not in sampled:
+            on_codes(TalkerUnit(limits, sampled).codes)
+
+    return listen
 
 
 def _codes_of(done: SegmentDone, limits: TalkerLimits) -> Codes:

@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
-LAYER: Final = ("torch", "vllm", "transformers", "safetensors", "zmq", "msgspec", "PIL")
+LAYER: Final = (
+    "torch",
+    "vllm",
+    "transformers",
+    "safetensors",
+    "zmq",
+    "msgspec",
+    "PIL",
+    "kaldi_native_fbank",
+)
 """What requirements/vllm.lock installs and code imports at the top of a module."""
 
 

@@ -91,8 +91,7 @@ def checkpoint_folder(settings: MiniCPMOSettings) -> Path:
 def engine_settings(settings: MiniCPMOSettings, folder: Path) -> EngineSettings:
     """Return what the engine is built from."""
     own = settings.language_model
-    is_v2 = settings.device == "cuda" and os.environ.get("VLLM_USE_V2_MODEL_RUNNER", "1") != "0"
-    fields = engine_fields(is_v2_runner=is_v2)
+    fields = engine_fields(is_v2_runner=is_v2_runner(settings))
     fields["more_engine_args"] = {
         **fields["more_engine_args"],
         # A long memory that is fed again leaves most of each step to the others.
@@ -118,6 +117,11 @@ def engine_settings(settings: MiniCPMOSettings, folder: Path) -> EngineSettings:
         max_item_rows=min(512, own.max_num_batched_tokens),
         **fields,
     )
+
+
+def is_v2_runner(settings: MiniCPMOSettings) -> bool:
+    """Tell whether vLLM will take its V2 model runner."""
+    return settings.device == "cuda" and os.environ.get("VLLM_USE_V2_MODEL_RUNNER", "1") != "0"
 
 
 def load_ear(settings: MiniCPMOSettings, folder: Path, config: MiniCPMOConfig) -> EncoderEar:

@@ -9,7 +9,6 @@ from session.model_profile import ModelProfile
 from stages.contract import Plugin, Stage0Model, Stage1Model
 from stages.descriptor import Descriptor
 from stages.minicpmo.settings import CHECKPOINT_VARIABLE, TINY, MiniCPMOSettings, read_settings
-from stages.minicpmo.silent_voice import SilentStage1
 
 PROFILE: Final = ModelProfile(
     unit_ms=1000,
@@ -27,7 +26,7 @@ DESCRIPTOR: Final = Descriptor(
     name="minicpmo",
     model_id="openbmb/MiniCPM-o-4_5",
     description="MiniCPM-o 4.5 on vLLM: it hears and sees by itself, and decides each second "
-    "whether to listen or to speak; it has no voice in this release",
+    "whether to listen or to speak, and it speaks with a voice of its own or one that it is given",
     profile=PROFILE,
 )
 
@@ -35,7 +34,7 @@ TINY_DESCRIPTOR: Final = Descriptor(
     name="minicpmo_tiny",
     model_id="minicpmo-tiny",
     description="MiniCPM-o 4.5's path through vLLM with made-up toy weights: it answers in "
-    "syllables that mean nothing, in silence",
+    "syllables that mean nothing, in noise",
     profile=PROFILE,
 )
 
@@ -61,9 +60,24 @@ def _make_tiny_stage0(raw: Mapping[str, Any]) -> Stage0Model:
     return _stage0(_tiny(raw))
 
 
+def _load_voice(settings: MiniCPMOSettings) -> Any:
+    from stages.minicpmo.loading_voice import load_voice  # noqa: PLC0415 - torch, as above
+
+    return load_voice(settings)
+
+
+def _stage1(settings: MiniCPMOSettings) -> Stage1Model:
+    from stages.minicpmo.stage1 import MiniCPMOStage1  # noqa: PLC0415
+
+    return MiniCPMOStage1(settings, _load_voice, time.monotonic)
+
+
 def _make_stage1(raw: Mapping[str, Any]) -> Stage1Model:
-    del raw
-    return SilentStage1()
+    return _stage1(read_settings(raw))
+
+
+def _make_tiny_stage1(raw: Mapping[str, Any]) -> Stage1Model:
+    return _stage1(_tiny(raw))
 
 
 def machine_faults(name: str, raw: Mapping[str, Any]) -> list[str]:
@@ -103,6 +117,6 @@ PLUGIN: Final = Plugin(
 TINY_PLUGIN: Final = Plugin(
     descriptor=TINY_DESCRIPTOR,
     make_stage0=_make_tiny_stage0,
-    make_stage1=_make_stage1,
+    make_stage1=_make_tiny_stage1,
     check_settings=_check_tiny_settings,
 )

@@ -58,19 +58,32 @@ def _tts(config: MiniCPMOConfig) -> _Named:
     tts = config.tts
     hidden = tts.hidden_size
     keys = hidden // tts.num_attention_heads * tts.num_key_value_heads
-    yield "tts.emb_text.weight", (tts.num_text_tokens, hidden)
+    yield from _tts_text(config)
     for layer in range(tts.num_hidden_layers):
         prefix = f"tts.model.layers.{layer}."
         yield from _gated_layer(prefix, (hidden, tts.intermediate_size, hidden, keys))
     yield "tts.model.norm.weight", (hidden,)
-    for projector in ("tts.projector_spk", "tts.projector_semantic"):
-        yield from _linear(f"{projector}.linear1", hidden, tts.llm_dim)
-        yield from _linear(f"{projector}.linear2", hidden, hidden)
+    yield from _tts_projector(config, "tts.projector_spk")
+    yield from _tts_semantic(config)
     for place in range(tts.num_vq):
         weight = f"tts.head_code.{place}.parametrizations.weight."
         yield f"tts.emb_code.{place}.weight", (tts.num_audio_tokens, hidden)
         yield f"{weight}original0", (tts.num_audio_tokens, 1)
         yield f"{weight}original1", (tts.num_audio_tokens, hidden)
+
+
+def _tts_text(config: MiniCPMOConfig) -> _Named:
+    yield "tts.emb_text.weight", (config.tts.num_text_tokens, config.tts.hidden_size)
+
+
+def _tts_semantic(config: MiniCPMOConfig) -> _Named:
+    return _tts_projector(config, "tts.projector_semantic")
+
+
+def _tts_projector(config: MiniCPMOConfig, name: str) -> _Named:
+    hidden = config.tts.hidden_size
+    yield from _linear(f"{name}.linear1", hidden, config.tts.llm_dim)
+    yield from _linear(f"{name}.linear2", hidden, hidden)
 
 
 def _apm(config: MiniCPMOConfig) -> _Named:
@@ -168,6 +181,8 @@ PREFIXES: Final[Mapping[str, Callable[[MiniCPMOConfig], _Named]]] = MappingProxy
         "apm": _apm,
         "audio_projection_layer": _audio_projection,
         "tts": _tts,
+        "tts.emb_text": _tts_text,
+        "tts.projector_semantic": _tts_semantic,
     }
 )
-"""The networks of a checkpoint, by the first part of their tensors' names."""
+"""A checkpoint's networks by the first part of their tensors' names, and two parts of one."""

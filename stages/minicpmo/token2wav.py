@@ -42,7 +42,8 @@ Float32 = npt.NDArray[np.float32]
 BANDS: Final = 80
 _LONGEST_VOICE_FRAMES: Final = 1500
 """30 s."""
-_NOISE_COLUMNS: Final = _LONGEST_VOICE_FRAMES + KEPT_FRAMES + 2 * MAX_CALL_CODES
+NOISE_COLUMNS: Final = _LONGEST_VOICE_FRAMES + KEPT_FRAMES + 2 * MAX_CALL_CODES
+"""Frames that a turn with the longest voice ever walks over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ class Token2Wav:
         now_s: Callable[[], float],
     ) -> "Token2Wav":
         """Load both networks; raise CheckpointUnreadable, which names the file at fault."""
-        noise = draw_noise(BANDS, _NOISE_COLUMNS, settings.seed)
+        noise = draw_noise(BANDS, NOISE_COLUMNS, settings.seed)
         flow = load_flow(folder, noise, settings.steps, device, settings.dtype)
         vocoder = VocoderStream(load_hift(folder, device), BANDS, drawn_noise(device), device)
         return cls(flow, vocoder, settings, now_s)

@@ -5,20 +5,16 @@ does not. All turns of a level are due at the same moment, which is the worst th
 """
 
 import argparse
-import math
 import statistics
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
 import torch
 
-from stages.minicpmo.flow import Flow, draw_noise, take_flow
-from stages.minicpmo.flow_sizes import KEPT_FRAMES, PUBLISHED
-from stages.minicpmo.hift import take_hift
-from stages.minicpmo.named_tensors import NamedTensors
+from stages.minicpmo.dummy_voice import dummy_prompt, dummy_token2wav
+from stages.minicpmo.flow_sizes import KEPT_FRAMES
 from stages.minicpmo.schedule import MAX_CALL_CODES, VocoderCall
 from stages.minicpmo.token2wav import (
     Due,
@@ -27,12 +23,10 @@ from stages.minicpmo.token2wav import (
     Token2WavSettings,
     Voice,
 )
-from stages.minicpmo.vocoder_stream import VocoderStream, drawn_noise
-from stages.minicpmo.voice_prompt import VoicePrompt
-from stages.minicpmo.weight_rule import rules
+from stages.minicpmo.voice_memory import FRAMES_PER_SECOND
 
-_VOICE_CODES: Final = 150
-"""6 s."""
+_VOICE_S: Final = 6
+_VOICE_FRAMES: Final = _VOICE_S * FRAMES_PER_SECOND
 _FULL_AFTER: Final = KEPT_FRAMES // 50 + 1
 """Calls until a turn's memory no longer grows."""
 _HEAD: Final = (
@@ -64,9 +58,12 @@ class _Round:
 def bench_voice(arguments: Sequence[str]) -> None:
     """Measure each number of turns and print a table."""
     options = _options(arguments)
-    voices = _build(options)
-    voice = voices.prepare("bench", _prompt())
-    voices.warm_up(2 * _VOICE_CODES, [min(options.max_batch, max(options.turns)), 1])
+    settings = Token2WavSettings(
+        steps=options.steps, dtype=options.dtype, max_batch=options.max_batch
+    )
+    voices = dummy_token2wav(settings, options.device, time.monotonic)
+    voice = voices.prepare("bench", dummy_prompt(_VOICE_S))
+    voices.warm_up(_VOICE_FRAMES, [min(options.max_batch, max(options.turns)), 1])
     print(f"{options.device}, {options.dtype}, {options.steps} steps, a voice of 6 s\n")
     print(_HEAD, flush=True)
     for turns in options.turns:
@@ -92,48 +89,6 @@ def _options(arguments: Sequence[str]) -> _Options:
     )
 
 
-class _RandomTensors(NamedTensors):
-    """Makes up whatever a network asks for."""
-
-    def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
-        super().__init__({}, device, dtype)
-        self._where = device, dtype
-
-    def take(self, name: str, shape: Sequence[int]) -> torch.Tensor:
-        """Return noise that keeps what passes through it at about its size."""
-        del name
-        device, dtype = self._where
-        noise = torch.randn(tuple(shape), device=device) / math.sqrt(math.prod(shape[1:]))
-        return noise.to(dtype)
-
-
-def _build(options: _Options) -> Token2Wav:
-    torch.manual_seed(1)
-    parts = take_flow(PUBLISHED, _RandomTensors(options.device, options.dtype))
-    noise = draw_noise(PUBLISHED.bands, 1000, 1)
-    flow = Flow(PUBLISHED, parts, options.steps, noise)
-    hift = take_hift(
-        {
-            name: torch.randn(rule.shape) * rule.std + rule.mean
-            for name, rule in rules("hift").items()
-        },
-        options.device,
-    )
-    drawn = drawn_noise(options.device)
-    vocoder = VocoderStream(hift, PUBLISHED.bands, drawn, options.device)
-    settings = Token2WavSettings(
-        steps=options.steps, dtype=options.dtype, max_batch=options.max_batch
-    )
-    return Token2Wav(flow, vocoder, settings, time.monotonic)
-
-
-def _prompt() -> VoicePrompt:
-    generator = np.random.default_rng(1)
-    mel = generator.standard_normal((2 * _VOICE_CODES, PUBLISHED.bands)).astype(np.float32)
-    speaker = generator.standard_normal(PUBLISHED.speaker).astype(np.float32)
-    return VoicePrompt(tuple(range(_VOICE_CODES)), mel, speaker)
-
-
 def _row(options: _Options, voices: Token2Wav, voice: Voice, turns: int) -> str:
     if options.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(options.device)
@@ -152,7 +107,7 @@ def _row(options: _Options, voices: Token2Wav, voice: Voice, turns: int) -> str:
         f"| {statistics.median(one.flow_s for one in full):.3f} "
         f"| {statistics.median(one.vocoder_s for one in full):.3f} | {turns / middle:.1f} "
         f"| {made[0].whole_s:.3f} | {short:.3f} "
-        f"| {voices.turn_bytes(2 * _VOICE_CODES) / 1e6:.0f} | {most} |"
+        f"| {voices.turn_bytes(_VOICE_FRAMES) / 1e6:.0f} | {most} |"
     )
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from serve_app.clock import Clock, MonotonicClock
 from serve_app.lease import HeldLease, LeaseBook, LeaseEnd
+from serve_app.metrics import ChunkRecorder, NoChunkRecorder, RayChunkRecorder
 from session.config import RuntimeConfig, SessionLimits
 from session.errors import DuplexError, StageFailed, StageRefused
 from session.fence import Fence
@@ -211,9 +212,14 @@ class Stage1Engine(Engine):
     """The speaking half in its process."""
 
     def __init__(
-        self, model: Stage1Model, limits: SessionLimits, clock: Clock | None = None
+        self,
+        model: Stage1Model,
+        limits: SessionLimits,
+        clock: Clock | None = None,
+        recorder: ChunkRecorder | None = None,
     ) -> None:
         self._door = Stage1Door(model)
+        self._recorder = recorder or NoChunkRecorder()
         super().__init__(model, self._door, limits, clock)
 
     async def speak(
@@ -224,6 +230,7 @@ class Stage1Engine(Engine):
         stream = self._door.speak(fence, seq=seq, speech=speech)
         try:
             async for chunk in stream:
+                self._recorder.record(chunk)
                 yield chunk
         finally:
             await stream.aclose()
@@ -252,4 +259,5 @@ class Stage1Actor(Stage1Engine):
     """Stage1's engine as an actor: finds its model in the process that it will live in."""
 
     def __init__(self, plugin: str, settings: dict[str, Any], limits: SessionLimits) -> None:
-        super().__init__(load_plugin(plugin).make_stage1(settings), limits)
+        model = load_plugin(plugin).make_stage1(settings)
+        super().__init__(model, limits, recorder=RayChunkRecorder())

@@ -26,6 +26,7 @@ from stages.minicpmo.schedule import (
     CODE_SAMPLES,
     HELD_BACK_SAMPLES,
     LOOK_AHEAD,
+    MAX_CALL_CODES,
     VocoderCall,
     Waiting,
     schedule_unit,
@@ -218,9 +219,10 @@ class MiniCPMOStage1:
         self, unit: "_Unit", early: asyncio.Future[Codes]
     ) -> Callable[[Codes], None] | None:
         """Return who waits for the codes of a turn's first call, where that is a short one."""
-        wanted = self._settings.voice.first_call_codes - len(unit.waiting.codes)
-        if unit.waiting.has_called or wanted >= CODES_PER_SECOND:
+        codes_of_call = self._settings.voice.first_call_codes
+        if unit.waiting.has_called or codes_of_call == MAX_CALL_CODES:
             return None
+        wanted = codes_of_call - len(unit.waiting.codes)
 
         def listen(codes: Codes) -> None:
             if len(codes) >= wanted and not early.done():

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from dataclasses import dataclass
 
 import pytest
 
@@ -11,7 +12,7 @@ from session.config import RuntimeConfig, SessionLimits
 from session.errors import AdmissionRefused, DuplexError, StageFailed, StageRefused
 from session.fence import Fence
 from session.ids import OperationId, SessionId
-from session.unit import Decision, Unit
+from session.unit import Decision, SpeechChunk, Unit
 from stages.contract import Capacity, Released, Speech
 from tests.fakes.clock import FakeClock
 from tests.support.models import HandStage0, HandStage1, settle
@@ -245,16 +246,26 @@ async def test_the_engine_tells_how_long_units_take(bench: Bench) -> None:
     await stream.aclose()
 
 
+@dataclass
+class Recorder:
+    chunks: list[SpeechChunk]
+
+    def record(self, chunk: SpeechChunk) -> None:
+        self.chunks.append(chunk)
+
+
 async def test_the_speaking_half_streams_under_its_lease() -> None:
     model = HandStage1()
-    engine = Stage1Engine(model, LIMITS, FakeClock())
+    recorded: list[SpeechChunk] = []
+    engine = Stage1Engine(model, LIMITS, FakeClock(), Recorder(recorded))
     speech = Speech("one two", segment_end=True, turn_end=True)
     with pytest.raises(StageRefused, match="no slot"):
         await anext(engine.speak(fence(), 1, speech))
     stream = engine.hold(A, 0)
     await anext(stream)
     await engine.open(fence(), RUNTIME)
-    said = [chunk.transcript async for chunk in engine.speak(fence(), 1, speech)]
-    assert said == ["one ", "two"]
+    said = [chunk async for chunk in engine.speak(fence(), 1, speech)]
+    assert [chunk.transcript for chunk in said] == ["one ", "two"]
+    assert recorded == said
     await engine.close(fence())
     await stream.aclose()

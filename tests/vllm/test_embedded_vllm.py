@@ -26,6 +26,7 @@ from stages.embedded.stage0 import EmbeddedStage0
 from stages.embedded.vllm_language_model import VllmLanguageModel, engine_settings
 from stages.embedded.whisper import Whisper
 from stages.engine.engine import ResumableEngine
+from stages.engine.held_request import Listener
 from stages.engine.values import Segment, SegmentDone
 from stages.engine.vllm_backend import VllmBackend
 from stages.vad.silero import SileroVad
@@ -50,9 +51,11 @@ class CountingEngine(ResumableEngine):
 
     fed: list[int]
 
-    async def append(self, key: str, segment: Segment) -> SegmentDone:
+    async def append(
+        self, key: str, segment: Segment, listener: Listener | None = None
+    ) -> SegmentDone:
         self.fed.append(sum(len(piece) for piece in segment.pieces))
-        return await super().append(key, segment)
+        return await super().append(key, segment, listener)
 
 
 def _tokenizer(folder: Path) -> Tokenizer:

@@ -359,3 +359,18 @@ async def test_waiting_and_sampling_are_timed_apart(rig: Rig) -> None:
     timing = (await second).timing
     assert (timing.queued_ms, timing.ttft_ms) == (1500.0, 500.0)
     assert timing.itls_ms == (500.0, 500.0)
+
+
+async def test_a_listener_hears_what_came_while_more_was_to_come() -> None:
+    rig = Rig()
+    await rig.engine.start()
+    await rig.engine.open("one")
+    heard: list[Tokens] = []
+    done = await rig.engine.append("one", rig.segment(FIRST, max_tokens=4), heard.append)
+    assert heard == [done.token_ids[:1], done.token_ids[:2], done.token_ids[:3]]
+    rig.backend.break_after = 2
+    heard.clear()
+    with pytest.raises(SegmentFailed):
+        await rig.engine.append("one", rig.segment(SECOND, max_tokens=4), heard.append)
+    assert len(heard) == 2
+    await rig.engine.stop()

@@ -1,7 +1,8 @@
 """The talker's turns on an engine of arithmetic: what its memory holds, and what ends a turn."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from stages.minicpmo.config import read_config
 from stages.minicpmo.talker import Talker, TalkerSetup, UnitCodes
 from stages.minicpmo.talker_condition import TalkerCondition, TalkerUnsupported
 from stages.minicpmo.talker_policy import PUBLISHED_TALKER
-from stages.minicpmo.talker_unit import SERVING_RULES, TalkerRules
+from stages.minicpmo.talker_unit import SERVING_RULES, Codes, TalkerRules
 from stages.minicpmo.tiny_checkpoint import DATA
 from tests.fakes.engine_backend import HIDDEN, VOCAB, FakeBackend
 
@@ -257,3 +258,29 @@ def test_the_set_up_follows_the_checkpoint() -> None:
     wrong: dict[str, Any] = {"num_vq": 4}
     with pytest.raises(TalkerUnsupported):
         TalkerSetup.of(replace(tts, **wrong), SERVING_RULES, PUBLISHED_TALKER, session_tokens=512)
+
+
+@pytest.mark.parametrize(
+    ("sampled", "heard"),
+    [
+        (CODES, [(1,), (1, 2), (1, 2, 3)]),
+        ((5, STOP), [(5,)]),
+        ((5, 6, BROKEN), [(5,), (5, 6)]),
+    ],
+)
+async def test_codes_are_told_as_they_come(
+    rig: Rig, sampled: Sequence[int], heard: list[Codes]
+) -> None:
+    told: list[Codes] = []
+    rig.backend.script += sampled
+    with suppress(StageFailed):
+        unit = await rig.talker.speak(
+            ONE,
+            speech(1, turn_start=True),
+            request_id=RequestId("r"),
+            seed=None,
+            deadline_s=0.0,
+            on_codes=told.append,
+        )
+        assert unit.codes[: len(told[-1])] == told[-1]
+    assert told == heard

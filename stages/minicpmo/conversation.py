@@ -16,6 +16,7 @@ from stages.engine.values import Embeddings, Ids, Piece, Pieces
 from stages.minicpmo.layout import RowCounts, unit_length
 from stages.minicpmo.mel import MelState, new_conversation
 from stages.minicpmo.ports import EncoderPlace
+from stages.minicpmo.shown_text import DecodeText, show
 from stages.minicpmo.special_tokens import SpecialTokens
 from stages.minicpmo.unit_decoder import NOTHING_SAID, Ended, SpeechState
 from stages.minicpmo.windows import ClosedUnit, Memory, Plan, Window, plan_window
@@ -53,6 +54,10 @@ class RememberedUnit:
     """The talker's input; empty if the unit listened."""
     starts_turn: bool
     """It spoke, and nothing of an answer had been spoken before it."""
+    before: Tokens = ()
+    """What units before it said and it showed."""
+    shown: str = ""
+    """What it showed of the answer's text."""
 
 
 Units = tuple[RememberedUnit, ...]
@@ -73,6 +78,8 @@ class Conversation:
     speak without a word, which opens no turn."""
     left_said: Tokens = ()
     """What units of the newest answer said that have left; the window may carry it."""
+    unshown: Tokens = ()
+    """What the answer's last tokens were whose text waits for the next unit."""
     mel: MelState = field(default_factory=new_conversation)
     place: EncoderPlace = NOWHERE
     """Where the audio encoder stands after the newest unit."""
@@ -131,8 +138,11 @@ def with_unit(
     frames: tuple[Embeddings, ...],
     audio: Embeddings,
     ended: Ended,
+    decode_text: DecodeText,
 ) -> Conversation:
     """Return the conversation after one more unit. Mel and encoder are the caller's to move on."""
+    before = conversation.unshown if conversation.is_answering and not ended.is_listen else ()
+    shown = show(before, ended.condition, decode_text, is_last=ended.is_end_of_turn)
     unit = RememberedUnit(
         number=ended.speech.units - 1,
         frames=frames,
@@ -141,6 +151,8 @@ def with_unit(
         terminator=ended.terminator,
         said=ended.condition,
         starts_turn=not ended.is_listen and not conversation.is_answering,
+        before=before,
+        shown=shown.text,
     )
     return replace(
         conversation,
@@ -148,6 +160,7 @@ def with_unit(
         speech=ended.speech,
         is_answering=not (ended.is_listen or ended.is_end_of_turn),
         left_said=() if unit.starts_turn else conversation.left_said,
+        unshown=shown.waiting,
     )
 
 

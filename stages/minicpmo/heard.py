@@ -9,7 +9,6 @@ Rule 4: words that are not a beginning of the newest answer belong to another on
         "nothing was heard" when units have come since its end: then nothing is cut.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from stages.minicpmo.conversation import (
@@ -19,9 +18,8 @@ from stages.minicpmo.conversation import (
     Units,
     newest_answer,
 )
+from stages.minicpmo.shown_text import DecodeText, readable
 from stages.minicpmo.special_tokens import SpecialTokens
-
-DecodeText = Callable[[Tokens], str]
 
 
 def cut_to_heard(
@@ -31,20 +29,25 @@ def cut_to_heard(
     start = newest_answer(conversation)
     first = 0 if start is None else start
     turn = conversation.units[first:]
-    gone = conversation.left_said if start is None else ()
-    texts = [decode_text(unit.said) for unit in turn]
-    whole = decode_text(gone) + "".join(texts)
+    gone = _shown_of_gone(conversation, turn) if start is None else ()
+    whole = readable(gone, decode_text) + "".join(unit.shown for unit in turn)
     if not whole.startswith(heard) or (not heard and _is_past(conversation, turn, tokens)):
         return _closed(conversation)
     carried = conversation.carried
     if heard != whole:
         rest, unheard = _split(gone, heard, decode_text)
         carried = _without(carried, unheard)
-        turn = _cut_turn(turn, texts, rest, tokens, decode_text)
+        turn = _cut_turn(turn, rest, tokens, decode_text)
     if start is not None or gone:
         turn = _with_end(turn, tokens)
     cut = replace(conversation, units=(*conversation.units[:first], *turn), carried=carried)
     return _closed(cut)
+
+
+def _shown_of_gone(conversation: Conversation, turn: Units) -> Tokens:
+    """Return what was said by the answer's units that have left, as far as they showed it."""
+    waiting = next((unit.before for unit in turn if unit.said), conversation.unshown)
+    return conversation.left_said[: len(conversation.left_said) - len(waiting)]
 
 
 def _without(carried: Tokens, unheard: Tokens) -> Tokens:
@@ -59,9 +62,9 @@ def _split(gone: Tokens, heard: str, decode_text: DecodeText) -> tuple[str, Toke
     """Return what was heard behind the part that has left, and which of its words were not."""
     words = tuple(token for token in gone if decode_text((token,)))
     count = len(words)
-    while count and len(decode_text(words[:count])) > len(heard):
+    while count and len(readable(words[:count], decode_text)) > len(heard):
         count -= 1
-    return heard[len(decode_text(words)) :], words[count:]
+    return heard[len(readable(words, decode_text)) :], words[count:]
 
 
 def _is_past(conversation: Conversation, turn: Units, tokens: SpecialTokens) -> bool:
@@ -77,16 +80,15 @@ def _only_ends(unit: RememberedUnit, tokens: SpecialTokens) -> bool:
     return not unit.said and unit.fed == (tokens.turn_eos,)
 
 
-def _cut_turn(
-    turn: Units, texts: list[str], heard: str, tokens: SpecialTokens, decode_text: DecodeText
-) -> Units:
+def _cut_turn(turn: Units, heard: str, tokens: SpecialTokens, decode_text: DecodeText) -> Units:
     """Return the answer's units, those that said what was not heard without it."""
     kept: list[RememberedUnit] = []
     left = heard
-    for unit, text in zip(turn, texts, strict=True):
+    for unit in turn:
+        text = unit.shown
         if _only_ends(unit, tokens):
             kept.append(replace(unit, fed=()))  # the end comes behind what was heard
-        elif not unit.said or (text and left.startswith(text)):
+        elif not unit.said or (left and left.startswith(text)):
             kept.append(unit)
             left = left[len(text) :]
         else:
@@ -99,11 +101,13 @@ def _cut_unit(
     unit: RememberedUnit, heard: str, tokens: SpecialTokens, decode_text: DecodeText
 ) -> RememberedUnit:
     """Return the unit with only the tokens whose text was heard whole; without any, it listened."""
-    count = 0
-    while count < len(unit.said) and len(decode_text(unit.said[: count + 1])) <= len(heard):
-        count += 1
-    said = unit.said[:count]
-    if not decode_text(said):
+    fits = [
+        count
+        for count in range(len(unit.said) + 1)
+        if len(decode_text(unit.before + unit.said[:count])) <= len(heard)
+    ]
+    said = unit.said[: max(fits, default=0)]
+    if readable(unit.before + said, decode_text) == readable(unit.before, decode_text):
         return replace(unit, fed=(), said=(), terminator=tokens.listen)
     return replace(unit, fed=(unit.fed[0], *said), said=said, terminator=tokens.chunk_eos)
 
@@ -123,4 +127,4 @@ def _with_end(turn: Units, tokens: SpecialTokens) -> Units:
 
 def _closed(conversation: Conversation) -> Conversation:
     speech = replace(conversation.speech, is_turn_open=False)
-    return replace(conversation, speech=speech, is_answering=False)
+    return replace(conversation, speech=speech, is_answering=False, unshown=())

@@ -133,7 +133,7 @@ class MiniCPMOStage0:
         conversation = self._find(session_id).conversation
         decode = self._ready().tokenizer.decode
         texts = [decode(self._without_marker(conversation.carried))]
-        texts += [decode(unit.said) for unit in conversation.units]
+        texts += [unit.shown for unit in conversation.units]
         return tuple(text for text in texts if text)
 
     def conversation(self, session_id: SessionId) -> Conversation:
@@ -176,7 +176,10 @@ class MiniCPMOStage0:
             question = replace(question, must_listen=True)
         thought = await loaded.language.think(session_id, question)
         _check_still_wanted(session, interrupts)
-        after = with_unit(conversation, frames, heard.seconds[-1], thought.ended)
+        after = with_unit(
+            conversation, frames, heard.seconds[-1], thought.ended, loaded.tokenizer.decode
+        )
+        text = after.units[-1].shown
         after = replace(after, mel=heard.mel, place=heard.place)
         left = slid(after, session.window, loaded.counts, loaded.tokenizer.special_ids)
         if left is not after:
@@ -185,7 +188,7 @@ class MiniCPMOStage0:
         session.before, session.conversation = before, left
         is_over = thought.ended.is_end_of_turn or (before.is_answering and not after.is_answering)
         session.options = None if is_over else options
-        return answer(thought, request_id, is_start=not before.is_answering, is_over=is_over)
+        return answer(thought, text, request_id, is_start=not before.is_answering, is_over=is_over)
 
     async def configure(self, session_id: SessionId, runtime: RuntimeConfig) -> None:
         """Take new settings; new instructions stand in front of everything from now on."""

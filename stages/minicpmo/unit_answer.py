@@ -24,11 +24,13 @@ def seed_of(request_id: RequestId) -> int:
     return int.from_bytes(digest, "big") >> 1
 
 
-def answer(thought: Thought, request_id: RequestId, *, is_start: bool, is_over: bool) -> Appended:
+def answer(
+    thought: Thought, text: str, request_id: RequestId, *, is_start: bool, is_over: bool
+) -> Appended:
     """Return what Stage0 says of a unit.
 
-    `is_start` is whether an answer would start with it, `is_over` whether one has ended in it: the
-    model that listens has nothing more to say.
+    `text` is what the unit shows of the answer's. `is_start` is whether an answer would start with
+    it, `is_over` whether one has ended in it: the model that listens has nothing more to say.
     """
     ended, timing = thought.ended, thought.timing
     metrics = SegmentMetrics(
@@ -42,14 +44,14 @@ def answer(thought: Thought, request_id: RequestId, *, is_start: bool, is_over: 
         return Appended(result, None, request_id)
     result = UnitResult(
         Decision.SPEAK,
-        ended.text,
+        text,
         has_speech=True,
         segment_end=True,
         turn_end=is_over,
         metrics=metrics,
     )
     speech = Speech(
-        ended.text,
+        text,
         segment_end=True,
         turn_end=is_over,
         token_ids=ended.condition,

@@ -20,6 +20,7 @@ from stages.minicpmo.conversation import (
 )
 from stages.minicpmo.heard import cut_to_heard
 from stages.minicpmo.layout import RowCounts, positions, unit_pieces
+from stages.minicpmo.shown_text import DecodeText
 from stages.minicpmo.unit_decoder import Ended, SpeechState, Tokens
 from stages.minicpmo.windows import BasicWindow, ContextWindow, WindowOff, plan_window
 from tests.stages.minicpmo.vectors import SPECIAL_IDS, TOKENS
@@ -37,7 +38,12 @@ def decode_text(ids: Tokens) -> str:
     return "".join(TEXTS[one] for one in ids if one not in SPECIAL_IDS)
 
 
-def spoken(conversation: Conversation, *fed: int, terminator: int | None = None) -> Conversation:
+def spoken(
+    conversation: Conversation,
+    *fed: int,
+    terminator: int | None = None,
+    decode: DecodeText = decode_text,
+) -> Conversation:
     """Let one unit pass that fed these tokens, by the rules that a unit's decoding has."""
     end = TOKENS.chunk_eos if terminator is None else terminator
     is_listen = end == TOKENS.listen
@@ -53,7 +59,7 @@ def spoken(conversation: Conversation, *fed: int, terminator: int | None = None)
         condition=() if is_listen else fed[1:],
         text="",
     )
-    return with_unit(conversation, (), rows(10), ended)
+    return with_unit(conversation, (), rows(10), ended, decode)
 
 
 def listened(conversation: Conversation) -> Conversation:
@@ -263,3 +269,50 @@ def test_an_answer_that_was_forced_to_end_is_cut_like_any_other() -> None:
     assert [unit.fed for unit in nothing.units] == [(), (), (), ()]
     later = listened(conversation)
     assert cut_to_heard(later, "", TOKENS, decode_text) == later
+
+
+HALVES = {5: b"a", 6: b"\xe4\xbd", 7: b"\xa0", 8: b"b"}
+"""Tokens of which two are one character together."""
+
+
+def decode_halves(ids: Tokens) -> str:
+    return b"".join(HALVES[one] for one in ids if one not in SPECIAL_IDS).decode("utf-8", "replace")
+
+
+def split_answer() -> Conversation:
+    """Let an answer pass whose second character lies in two units."""
+    conversation = Conversation(CONTEXT)
+    for fed in ((2, 5, 6), (2, 7, 8), (2, 5)):
+        conversation = spoken(conversation, *fed, decode=decode_halves)
+    return conversation
+
+
+def test_a_character_that_lies_in_two_units_is_shown_once_and_whole() -> None:
+    units = split_answer().units
+    assert [unit.shown for unit in units] == ["", "a\u4f60b", "a"]
+    assert units[1].before == (5, 6)
+
+
+@pytest.mark.parametrize(
+    ("heard", "said"),
+    [
+        ("a\u4f60ba", [(5, 6), (7, 8), (5, TOKENS.turn_eos)]),
+        ("a\u4f60b", [(5, 6), (7, 8, TOKENS.turn_eos), ()]),
+        ("a\u4f60", [(5, 6), (7, TOKENS.turn_eos), ()]),
+        ("", [(), (), ()]),
+    ],
+)
+def test_it_is_cut_to_what_was_heard_all_the_same(heard: str, said: list[Tokens]) -> None:
+    after = cut_to_heard(split_answer(), heard, TOKENS, decode_halves)
+    assert [unit.said for unit in after.units] == said
+    assert after.unshown == ()
+
+
+def test_what_has_left_counts_as_far_as_it_was_shown() -> None:
+    conversation = split_answer()
+    window = BasicWindow(high=40, low=30)
+    plan = plan_window(memory_of(conversation, COUNTS), window, SPECIAL_IDS)
+    gone = carried_out(conversation, plan)
+    assert (len(gone.units), gone.left_said[:2]) == (1, (5, 6))
+    after = cut_to_heard(gone, "a\u4f60b", TOKENS, decode_halves)
+    assert [unit.said for unit in after.units] == [()]

@@ -15,12 +15,12 @@ import soxr
 from numpy.typing import NDArray
 
 from serve_app import g711
-from serve_app.wav import build_wav, parse_wav
+from stages.wav import build_wav, parse_wav
 from session.config import AudioEncoding, AudioFormat
 from session.errors import BadAudio
 from session.events import Event, ResponseFinished, SpeechDelta
 from session.ids import ResponseId
-from session.unit import INPUT_RATE_HZ, OUTPUT_RATE_HZ
+from session.unit import INPUT_RATE_HZ, OUTPUT_RATE_HZ, VOICE_RATE_HZ
 
 MIN_RATE_HZ: Final = 8_000
 MAX_RATE_HZ: Final = 48_000
@@ -197,10 +197,10 @@ def _decode_linear(audio: bytes, audio_format: AudioFormat) -> _Decoded:
 
 
 def recording_pcm(wav: bytes) -> bytes:
-    """Return a whole WAV as PCM of the stages' input rate; raises BadAudio."""
+    """Return the recording of a voice, a whole WAV, as PCM at VOICE_RATE_HZ; raises BadAudio."""
     recorded = parse_wav(wav)
     rate_hz = _checked_rate(recorded.rate_hz)
-    return _to_pcm(soxr.resample(_finite(recorded.samples), rate_hz, INPUT_RATE_HZ))
+    return _to_pcm(soxr.resample(_finite(recorded.samples), rate_hz, VOICE_RATE_HZ))
 
 
 def _checked_rate(rate_hz: int) -> int:

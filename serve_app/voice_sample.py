@@ -1,4 +1,4 @@
-"""The recording of a voice on its way to the stages: a WAV becomes PCM of their input rate."""
+"""The recording of a voice on its way to the stages: a WAV becomes 24 kHz PCM."""
 
 import asyncio
 from dataclasses import replace

@@ -259,7 +259,7 @@ class RuntimeConfig:
     max_output_tokens: int | None = None
     voice_sample: bytes = field(default=b"", repr=False)
     """A recording of the voice to speak with; empty for none. The kernel has it as the client sent
-    it, the stages get PCM of their input rate, and once, at the open."""
+    it, the stages get PCM at `session.unit.VOICE_RATE_HZ`, and once, at the open."""
     speed: float = 1.0
     force_listen_count: int = 0
     auto_response: bool = True

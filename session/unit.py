@@ -1,7 +1,8 @@
 """Values that cross process boundaries between the gateway and the stages.
 
 Audio in these values is always raw little-endian 16-bit mono PCM: `INPUT_RATE_HZ` towards
-Stage0, `OUTPUT_RATE_HZ` from Stage1. Other formats exist only at the edge of the gateway.
+Stage0, `OUTPUT_RATE_HZ` from Stage1, `VOICE_RATE_HZ` of a voice's recording towards both. Other
+formats exist only at the edge of the gateway.
 """
 
 import enum
@@ -12,6 +13,8 @@ from session.tools import FunctionCall, ToolOutput
 
 INPUT_RATE_HZ = 16_000
 OUTPUT_RATE_HZ = 24_000
+VOICE_RATE_HZ = 24_000
+"""Of the recording of a voice: a voice that speaks at 24 kHz is learned from as much."""
 SAMPLE_BYTES = 2
 
 

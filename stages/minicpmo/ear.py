@@ -25,6 +25,7 @@ from stages.minicpmo.audio_state import EncodedUnit, EncoderState
 from stages.minicpmo.mel import MelState, hear, reference_mel
 from stages.minicpmo.ports import EncoderPlace, Heard
 from stages.minicpmo.vision import VisionEncoder
+from stages.minicpmo.voice_pcm import voice_at_16k, voice_floats
 
 T = TypeVar("T")
 
@@ -109,9 +110,14 @@ class EncoderEar:
         return tuple(Embeddings(IMAGE, one.to("cpu").contiguous()) for one in rows)
 
     async def learn_voice(self, pcm: bytes) -> Embeddings:
-        """Encode the recording of a voice, 16 kHz PCM of up to 30 s. Raises UnsupportedOption."""
+        """Encode the recording of a voice, VOICE_RATE_HZ PCM of up to 30 s.
+
+        Raises UnsupportedOption.
+        """
         rows = await self.in_thread(
-            lambda: self._audio.encode_reference(reference_mel(_floats(pcm))).to("cpu")
+            lambda: self._audio.encode_reference(reference_mel(voice_at_16k(voice_floats(pcm)))).to(
+                "cpu"
+            )
         )
         return Embeddings(AUDIO, rows.contiguous())
 

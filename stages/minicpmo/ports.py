@@ -47,7 +47,10 @@ class Ear(Protocol):
         ...
 
     async def learn_voice(self, pcm: bytes) -> Embeddings:
-        """Encode the recording of a voice, 16 kHz PCM of up to 30 s. Raises UnsupportedOption."""
+        """Encode the recording of a voice, VOICE_RATE_HZ PCM of up to 30 s.
+
+        Raises UnsupportedOption.
+        """
         ...
 
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from session.errors import AdmissionRefused, StageFailed, StageRefused
 from session.ids import SessionId
+from session.unit import VOICE_RATE_HZ
 from stages.engine.values import Embeddings, EngineCapacity, Ids, Pieces, SegmentTiming
-from stages.minicpmo.mel import UNIT_SAMPLES, MelState, hear
+from stages.minicpmo.mel import MelState, hear
 from stages.minicpmo.policy import Decision
 from stages.minicpmo.ports import EncoderPlace, Heard, Question, Thought
 from stages.minicpmo.special_tokens import SpecialTokens
@@ -76,7 +77,7 @@ class DigestEar:
 
     async def learn_voice(self, pcm: bytes) -> Embeddings:
         """Answer by the bytes."""
-        return _rows("audio", pcm, len(pcm) // 2 // (UNIT_SAMPLES // 10))
+        return _rows("audio", pcm, len(pcm) // 2 // (VOICE_RATE_HZ // 10))
 
 
 def _rows(modality: str, of: bytes, count: int) -> Embeddings:

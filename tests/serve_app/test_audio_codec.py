@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from serve_app import g711
 from serve_app.audio_codec import InputConverter, OutputEncoder, StreamResampler, level
-from serve_app.wav import build_wav, parse_wav
+from stages.wav import build_wav, parse_wav
 from session.config import AudioEncoding, AudioFormat
 from session.errors import BadAudio
 from session.events import ItemView, ResponseFinished, SpeechDelta

@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import CloseCode
 
 from serve_app import gateway as gateway_module
-from serve_app.wav import build_wav
+from stages.wav import build_wav
 from session.config import SessionLimits
 from session.errors import StageUnavailable
 from tests.fakes.rig import audio, settle

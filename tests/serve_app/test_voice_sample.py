@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from serve_app.voice_sample import with_voice
-from serve_app.wav import build_wav
+from stages.wav import build_wav
 from session.config import RuntimeConfig
 from session.errors import BadAudio
+from session.unit import VOICE_RATE_HZ
 
 
 def tone(rate_hz: int, seconds: float) -> bytes:
@@ -18,9 +19,9 @@ def tone(rate_hz: int, seconds: float) -> bytes:
 async def test_a_recording_of_any_rate_becomes_the_stages_own(rate_hz: int) -> None:
     runtime = RuntimeConfig(voice_sample=build_wav(tone(rate_hz, 0.5), rate_hz))
     pcm = np.frombuffer((await with_voice(runtime)).voice_sample, "<i2").astype(float)
-    assert abs(len(pcm) - 8_000) <= 2
+    assert abs(len(pcm) - 12_000) <= 2
     spectrum = np.abs(np.fft.rfft(pcm))
-    assert np.argmax(spectrum) * 16_000 / len(pcm) == pytest.approx(440, abs=3)
+    assert np.argmax(spectrum) * VOICE_RATE_HZ / len(pcm) == pytest.approx(440, abs=3)
 
 
 async def test_without_a_recording_nothing_changes() -> None:

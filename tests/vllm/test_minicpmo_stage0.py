@@ -237,7 +237,8 @@ async def append(door: Stage0Door, fence: Fence, operation: str, seq: int = 0) -
 async def test_a_voice_and_a_picture_are_fed_where_they_belong(
     whole: RunningMiniCPMO, picture: bytes
 ) -> None:
-    runtime = RuntimeConfig(voice_sample=second(70, seconds=2))
+    # Samples of three seconds are two of a voice, whose rate is higher.
+    runtime = RuntimeConfig(voice_sample=second(70, seconds=3))
     talk = await Talk(whole.stage, "voice", 71).open(runtime)
     await talk.append(talk.unit(video_frames=((picture,),)))
     with pytest.raises(StageFailed):

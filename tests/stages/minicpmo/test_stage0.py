@@ -426,10 +426,11 @@ async def test_every_attempt_draws_anew_and_none_draws_like_another(bench: Bench
 
 
 async def test_a_voice_stands_in_the_context(bench: Bench) -> None:
-    talk = await bench.talk(voice_sample=second(3))
+    # Samples of three seconds are two of a voice, whose rate is higher.
+    talk = await bench.talk(voice_sample=second(3, seconds=3))
     reference = bench.stage.conversation(talk.session).context.reference
     assert reference is not None
-    assert len(reference) == 10
+    assert len(reference) == 20
     await bench.stage.configure(talk.session, RuntimeConfig(instructions="Be kind."))
     assert bench.stage.conversation(talk.session).context.reference is reference
 

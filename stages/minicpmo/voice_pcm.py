@@ -1,0 +1,24 @@
+"""The samples of a voice's recording, at the rate it comes in and at the encoders' rate."""
+
+from typing import Final
+
+import numpy as np
+import soxr
+
+from session.unit import INPUT_RATE_HZ, SAMPLE_BYTES, VOICE_RATE_HZ
+from stages.log_mel import Floats
+
+_FULL_SCALE: Final = np.float32(32_768)
+
+
+def voice_floats(pcm: bytes) -> Floats:
+    """Return 16-bit PCM as float32 in -1..1; half a sample at the end is lost."""
+    whole = len(pcm) // SAMPLE_BYTES * SAMPLE_BYTES
+    return np.frombuffer(pcm[:whole], "<i2").astype(np.float32) / _FULL_SCALE
+
+
+def voice_at_16k(audio: Floats) -> Floats:
+    """Return a recording at VOICE_RATE_HZ, samples in -1..1, as 16 kHz in -1..1."""
+    resampled: Floats = soxr.resample(audio, VOICE_RATE_HZ, INPUT_RATE_HZ)
+    # A filter overshoots where the recording touches full scale.
+    return np.clip(resampled, -1.0, 1.0)

@@ -15,12 +15,12 @@ import soxr
 from numpy.typing import NDArray
 
 from serve_app import g711
-from stages.wav import build_wav, parse_wav
 from session.config import AudioEncoding, AudioFormat
 from session.errors import BadAudio
 from session.events import Event, ResponseFinished, SpeechDelta
 from session.ids import ResponseId
 from session.unit import INPUT_RATE_HZ, OUTPUT_RATE_HZ, VOICE_RATE_HZ
+from stages.wav import build_wav, parse_wav
 
 MIN_RATE_HZ: Final = 8_000
 MAX_RATE_HZ: Final = 48_000

@@ -29,10 +29,10 @@ from stages.minicpmo.talker_args import talker_engine_fields
 from stages.minicpmo.talker_condition import TalkerCondition
 from stages.minicpmo.talker_policy import PUBLISHED_TALKER
 from stages.minicpmo.talker_unit import SERVING_RULES
-from stages.minicpmo.tiny_voice import VOICE_FILE, tiny_voice_folder
+from stages.minicpmo.tiny_voice import tiny_voice_folder
 from stages.minicpmo.token2wav import Token2Wav, Token2WavSettings
 from stages.minicpmo.voice_desk import VoiceDesk
-from stages.minicpmo.voice_files import read_prompt
+from stages.minicpmo.voice_files import VOICE_FILE, read_prompt
 from stages.minicpmo.voice_memory import (
     FRAMES_PER_SECOND,
     VoiceMemory,

@@ -1,10 +1,11 @@
-"""Writes Token2Wav's folder of a tiny checkpoint: both networks, and a voice that is prepared.
+"""Writes Token2Wav's folder of a tiny checkpoint: its networks, and a voice that is prepared.
 
 1. `flow.pt` follows the weight rule, so it is what was recorded. `hift.pt` has the published names
    and the rule's noise in fewer channels: the recorded one has 20 million values, which two small
    cores can not run in time for two conversations.
-2. A voice's recording needs two more networks to become a prompt. Their result is written instead:
-   `voice.npz` with `codes`, `mel` and `speaker`, made up.
+2. The two networks that learn a voice from a recording are toys (`tools/toy_voice_networks.py`),
+   which lie in the package. So is the folder's own voice: `voice.npz` with `codes`, `mel` and
+   `speaker`, made up.
 3. It is a folder of its own beside the tiny checkpoint's, because writing it needs torch.
 """
 
@@ -20,10 +21,11 @@ import numpy as np
 import torch
 
 from stages.minicpmo import weight_rule
+from stages.minicpmo.voice_files import VOICE_FILE
+from stages.minicpmo.voice_networks import SPEAKER_FILE, TOKENIZER_FILE
 from stages.minicpmo.weight_rule import Float32, TensorRule, make_tensor, rules, unit_noise
 
-VOICE_FILE: Final = "voice.npz"
-
+_TOYS: Final = weight_rule.RULES_FILE.parent
 _PUBLISHED_CHANNELS: Final = 512
 _CHANNELS: Final = 32
 _BANDS: Final = 80
@@ -39,7 +41,8 @@ def tiny_voice_folder(root: Path) -> Path:
 
     Its name says what decides its bytes, so one that is there is whole and right.
     """
-    sources = (Path(__file__), Path(weight_rule.__file__), weight_rule.RULES_FILE)
+    toys = (_TOYS / TOKENIZER_FILE, _TOYS / SPEAKER_FILE)
+    sources = (Path(__file__), Path(weight_rule.__file__), weight_rule.RULES_FILE, *toys)
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in sources)).hexdigest()
     folder = root / f"minicpmo-tiny-voice-{digest[:12]}"
     if folder.exists():
@@ -60,13 +63,15 @@ def tiny_voice_folder(root: Path) -> Path:
 
 
 def write_tiny_voice(folder: Path) -> None:
-    """Write the three files into an existing folder; equal bytes every time."""
+    """Write the five files into an existing folder; equal bytes every time."""
     flow = {name: torch.from_numpy(make_tensor("flow", name)) for name in rules("flow")}
     torch.save(flow, folder / "flow.pt")
     hift = {name: torch.from_numpy(tensor) for name, tensor in _small_hift().items()}
     torch.save(hift, folder / "hift.pt")
     voice = tiny_voice()
     np.savez(folder / VOICE_FILE, codes=voice["codes"], mel=voice["mel"], speaker=voice["speaker"])
+    for name in (TOKENIZER_FILE, SPEAKER_FILE):
+        shutil.copyfile(_TOYS / name, folder / name)
 
 
 def tiny_voice() -> Mapping[str, np.ndarray]:

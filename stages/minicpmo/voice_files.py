@@ -22,6 +22,8 @@ from stages.minicpmo.voice_prompt import VoicePrompt
 FLOW_FILE: Final = "flow.pt"
 HIFT_FILE: Final = "hift.pt"
 LATER_FILE: Final = "hift_original.pt"
+VOICE_FILE: Final = "voice.npz"
+"""The prompt of the voice that a folder brings along; no published one has it."""
 
 
 def load_flow(

@@ -17,6 +17,13 @@ def voice_floats(pcm: bytes) -> Floats:
     return np.frombuffer(pcm[:whole], "<i2").astype(np.float32) / _FULL_SCALE
 
 
+def voice_pcm(audio: Floats) -> bytes:
+    """Return samples as 16-bit PCM, limited to full scale."""
+    scaled = np.rint(audio * _FULL_SCALE)
+    pcm: np.ndarray = np.clip(scaled, -_FULL_SCALE, _FULL_SCALE - 1).astype("<i2")
+    return pcm.tobytes()
+
+
 def voice_at_16k(audio: Floats) -> Floats:
     """Return a recording at VOICE_RATE_HZ, samples in -1..1, as 16 kHz in -1..1."""
     resampled: Floats = soxr.resample(audio, VOICE_RATE_HZ, INPUT_RATE_HZ)

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from serve_app import g711
 from serve_app.audio_codec import InputConverter, OutputEncoder, StreamResampler, level
-from stages.wav import build_wav, parse_wav
 from session.config import AudioEncoding, AudioFormat
 from session.errors import BadAudio
 from session.events import ItemView, ResponseFinished, SpeechDelta
 from session.fence import Fence
 from session.ids import ItemId, ResponseId, SessionId
 from session.snapshot import Playback
+from stages.wav import build_wav, parse_wav
 
 PCM16_16K = AudioFormat(AudioEncoding.PCM16, 16_000)
 PCM16_24K = AudioFormat(AudioEncoding.PCM16, 24_000)

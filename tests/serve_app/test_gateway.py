@@ -15,9 +15,9 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import CloseCode
 
 from serve_app import gateway as gateway_module
-from stages.wav import build_wav
 from session.config import SessionLimits
 from session.errors import StageUnavailable
+from stages.wav import build_wav
 from tests.fakes.rig import audio, settle
 from tests.fakes.server import hear, serving, until
 from tests.fakes.stages import ScriptedDirectory, answering

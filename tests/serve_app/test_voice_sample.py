@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from serve_app.voice_sample import with_voice
-from stages.wav import build_wav
 from session.config import RuntimeConfig
 from session.errors import BadAudio
 from session.unit import VOICE_RATE_HZ
+from stages.wav import build_wav
 
 
 def tone(rate_hz: int, seconds: float) -> bytes:

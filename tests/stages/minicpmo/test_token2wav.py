@@ -22,7 +22,6 @@ from stages.minicpmo.schedule import (
     schedule_unit,
 )
 from stages.minicpmo.tiny_voice import (
-    VOICE_FILE,
     tiny_voice,
     tiny_voice_folder,
     write_tiny_voice,
@@ -37,7 +36,7 @@ from stages.minicpmo.token2wav import (
     Voice,
 )
 from stages.minicpmo.vocoder_stream import VocoderStream, drawn_noise
-from stages.minicpmo.voice_files import HIFT_FILE, load_hift, read_prompt, read_tensors
+from stages.minicpmo.voice_files import HIFT_FILE, VOICE_FILE, load_hift, read_prompt, read_tensors
 from stages.minicpmo.voice_prompt import VoicePrompt
 from tests.stages.minicpmo.voice_weights import CPU, flow, prompt
 

@@ -7,6 +7,7 @@ vad      voice detection: its cost, its delay, what it takes for speech and what
 kernel   time of one `DuplexSession.handle()` and the objects of a session over an hour
 stage0   MiniCPM-o's Stage0 in real time by number of sessions, and what its parts cost; it takes
          options of its own: `python -m tools.bench stage0 --help`
+stage1   MiniCPM-o's Stage1 in real time, alone and with its Stage0; with options of its own
 voice    MiniCPM-o's flow and vocoder by number of turns that are due together; with options too
 
 Each prints Markdown with the conditions under which it was made.
@@ -55,6 +56,12 @@ def _stage0(options: Sequence[str]) -> None:
     bench_stage0(options)
 
 
+def _stage1(options: Sequence[str]) -> None:
+    from tools.bench.stage1 import bench_stage1  # noqa: PLC0415 - as above
+
+    bench_stage1(options)
+
+
 def _voice(options: Sequence[str]) -> None:
     from tools.bench.voice import bench_voice  # noqa: PLC0415 - as above
 
@@ -68,7 +75,11 @@ BENCHES: Mapping[str, Callable[[], None]] = {
     "vad": _vad,
     "kernel": _kernel,
 }
-WITH_OPTIONS: Mapping[str, Callable[[Sequence[str]], None]] = {"stage0": _stage0, "voice": _voice}
+WITH_OPTIONS: Mapping[str, Callable[[Sequence[str]], None]] = {
+    "stage0": _stage0,
+    "stage1": _stage1,
+    "voice": _voice,
+}
 
 
 def main() -> None:

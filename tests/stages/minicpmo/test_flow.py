@@ -78,6 +78,29 @@ def test_a_turn_in_one_pass_is_the_one_recorded() -> None:
     assert far(made.mel[:, 80:], recorded()["offline_steps10_mel"]) < RECORDED
 
 
+def test_a_stream_is_near_one_pass_over_the_same_codes() -> None:
+    """Chunked is not offline by design: a call looks three codes ahead, one pass at everything."""
+    network, voice = flow(10), prompt(31)
+    codes = recorded()["tokens31"][:50].tolist()
+    speaker, state = begin(network, voice)
+    whole = network.one_pass(
+        [*voice.codes, *codes], torch.from_numpy(voice.mel).T, speaker, is_last=True
+    )
+    mels = []
+    for said, is_last in ((codes[:28], False), (codes[25:], True)):
+        (made,) = network.run([FlowCall(tuple(said), speaker, state)], is_last=is_last)
+        assert made is not None
+        state = made.state
+        mels.append(made.mel)
+    offline = whole.mel[:, 80:]
+    apart = (torch.cat(mels, 1) - offline).square().mean(0).sqrt() / offline.std()
+    # The first fifth of a second follows the silence that the voice was prepared with.
+    assert apart[:10].max() < 0.5
+    assert apart[10:].max() < 0.1
+    # Codes that are not the same are not near.
+    assert ((offline - offline.flip(1)).square().mean().sqrt() / offline.std()) > 1
+
+
 def test_turns_that_take_turns_do_not_hear_each_other() -> None:
     network = flow()
     turns = [begin(network, prompt(number)) for number in (31, 32)]

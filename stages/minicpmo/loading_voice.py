@@ -14,7 +14,6 @@ from typing import Final
 
 import torch
 
-from session.errors import UnsupportedOption
 from stages.engine.engine import ResumableEngine
 from stages.engine.settings import SPARE_SLOTS, EngineSettings
 from stages.engine.vllm_backend import VllmBackend
@@ -32,7 +31,6 @@ from stages.minicpmo.talker_unit import SERVING_RULES
 from stages.minicpmo.tiny_voice import tiny_voice_folder
 from stages.minicpmo.token2wav import Token2Wav, Token2WavSettings
 from stages.minicpmo.voice_desk import VoiceDesk
-from stages.minicpmo.voice_files import VOICE_FILE, read_prompt
 from stages.minicpmo.voice_memory import (
     FRAMES_PER_SECOND,
     VoiceMemory,
@@ -41,6 +39,7 @@ from stages.minicpmo.voice_memory import (
     shared_bytes,
 )
 from stages.minicpmo.voice_prompt import NamedPrompt, Prompts
+from stages.minicpmo.voice_prompts import VoicePrompts, prompts_of
 from stages.prepared_folder import cache_root
 
 CONDITION: Final = ("tts.emb_text", "tts.projector_semantic")
@@ -167,9 +166,12 @@ def load_token2wav(settings: MiniCPMOSettings, folder: Path) -> Token2Wav:
 def load_prompts(settings: MiniCPMOSettings, folder: Path) -> Prompts:
     """Return where voices come from."""
     if settings.talker.load_format == DUMMY:
-        return _OwnVoice(NamedPrompt("dummy", dummy_prompt(settings.voice.prompt_s)))
-    file = voice_folder(settings, folder) / VOICE_FILE
-    return _OwnVoice(NamedPrompt(str(file), read_prompt(file)))
+        dummy = NamedPrompt("dummy", dummy_prompt(settings.voice.prompt_s))
+        return VoicePrompts(dummy, None, kept=1)
+    own = settings.voice
+    return prompts_of(
+        own.prompt, voice_folder(settings, folder), seconds=own.prompt_s, kept=own.max_voices
+    )
 
 
 def voice_memory(settings: MiniCPMOSettings, voices: Token2Wav, own: NamedPrompt) -> VoiceMemory:
@@ -209,20 +211,3 @@ def _require_free(needed: int, free: int, sessions: int) -> None:
 def _batch(settings: MiniCPMOSettings) -> int:
     """Return how many calls may be due together, which is never more than there are sessions."""
     return min(settings.voice.max_batch, max_sessions(settings))
-
-
-class _OwnVoice:
-    """One voice, and no way to learn another."""
-
-    def __init__(self, own: NamedPrompt) -> None:
-        self._own = own
-
-    @property
-    def own(self) -> NamedPrompt:
-        return self._own
-
-    async def learned(self, sample: bytes) -> NamedPrompt:
-        del sample
-        raise UnsupportedOption(
-            "this model can not learn a voice from a recording", param="session.ref_audio"
-        )

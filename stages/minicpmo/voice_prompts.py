@@ -103,7 +103,7 @@ class VoicePrompts:
             self._known.popitem(last=False)
 
 
-def load_prompts(setting: str | None, folder: Path, *, seconds: float, kept: int) -> VoicePrompts:
+def prompts_of(setting: str | None, folder: Path, *, seconds: float, kept: int) -> VoicePrompts:
     """Return the voices of a folder: `setting` is `model_settings.voice.prompt`.
 
     Raises CheckpointUnreadable, which names the file at fault.

@@ -19,7 +19,7 @@ from stages.minicpmo.voice_front import VoiceFront
 from stages.minicpmo.voice_networks import SPEAKER_FILE, TOKENIZER_FILE
 from stages.minicpmo.voice_pcm import voice_floats
 from stages.minicpmo.voice_prompt import NamedPrompt, VoicePrompt
-from stages.minicpmo.voice_prompts import VoicePrompts, load_prompts, own_prompt
+from stages.minicpmo.voice_prompts import VoicePrompts, own_prompt, prompts_of
 from stages.wav import build_wav
 from tests.stages.minicpmo.voice_recordings import recording
 
@@ -204,7 +204,7 @@ async def test_a_client_that_brings_the_operators_recording_has_its_voice(
     pcm = recording(1, 2.0)
     file = tmp_path / "voice.WAV"
     file.write_bytes(build_wav(pcm, VOICE_RATE_HZ))
-    prompts = load_prompts(str(file), folder, seconds=6.0, kept=2)
+    prompts = prompts_of(str(file), folder, seconds=6.0, kept=2)
     assert await prompts.learned(pcm) is prompts.own
     assert len(prompts.own.prompt.codes) == 50
     assert (await prompts.learned(recording(2, 2.0))).key != prompts.own.key
@@ -262,19 +262,19 @@ def test_a_setting_that_can_not_be_used_is_named(
 
 def test_a_folder_without_a_voice_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(CheckpointUnreadable, match=r"let model_settings\.voice\.prompt name"):
-        load_prompts(None, tmp_path, seconds=6.0, kept=2)
+        prompts_of(None, tmp_path, seconds=6.0, kept=2)
 
 
 def test_a_recording_without_networks_says_what_is_missing(tmp_path: Path) -> None:
     file = tmp_path / "voice.wav"
     file.write_bytes(build_wav(recording(1, 2.0), VOICE_RATE_HZ))
     with pytest.raises(CheckpointUnreadable, match=rf"{TOKENIZER_FILE}.*{SPEAKER_FILE}"):
-        load_prompts(str(file), tmp_path, seconds=6.0, kept=2)
+        prompts_of(str(file), tmp_path, seconds=6.0, kept=2)
 
 
 async def test_without_networks_the_own_voice_still_speaks(folder: Path, tmp_path: Path) -> None:
     (tmp_path / VOICE_FILE).write_bytes((folder / VOICE_FILE).read_bytes())
-    prompts = load_prompts(None, tmp_path, seconds=6.0, kept=2)
+    prompts = prompts_of(None, tmp_path, seconds=6.0, kept=2)
     assert prompts.own.prompt.codes
     with pytest.raises(UnsupportedOption, match="can not learn a voice"):
         await prompts.learned(recording(1, 2.0))

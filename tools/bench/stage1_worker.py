@@ -49,7 +49,9 @@ class MeasuredTalker:
         def measured(logits: torch.Tensor, *ctx: Any) -> torch.Tensor:
             if notes.keeps:
                 found = _rows(runner, processor, len(logits), *ctx)
-                notes.kept.extend((name, step, logits[at].cpu()) for name, step, at in found)
+                notes.kept.extend(
+                    (name, step, logits[at].to("cpu", copy=True)) for name, step, at in found
+                )
             began_s = time.perf_counter()
             answered: torch.Tensor = apply(logits, *ctx)
             notes.sampling_s += time.perf_counter() - began_s

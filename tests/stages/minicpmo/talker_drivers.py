@@ -107,8 +107,10 @@ class DriverV2:
     def step(self, rows: dict[int, Row]) -> dict[int, int]:
         places = sorted(self.running, reverse=True)
         seen = [self.running[place].prompt + len(self.running[place].sampled) for place in places]
+        # Where a CUDA graph is for more requests, the lengths are filled up and nothing else is.
+        lengths = np.array([*seen, *[0] * (-len(seen) % 4)])
         ctx: Any = SimpleNamespace(
-            idx_mapping_np=np.array(places, np.int32), seq_lens_upper_bound_np=np.array(seen)
+            idx_mapping_np=np.array(places, np.int32), seq_lens_upper_bound_np=lengths
         )
         logits = self.processor.apply(stacked(rows, places), ctx)
         chosen = taken(logits, places, self.running)

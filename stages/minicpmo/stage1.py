@@ -12,6 +12,7 @@ Rule 4: what a session sounds like depends on its voice, its units and its name 
 """
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -57,6 +58,7 @@ class _Session:
 
     voice: Voice
     sample: bytes
+    """Digest of the recording that the voice is of."""
     turn: _Turn | None = None
     """None: the next unit begins a turn."""
     units: int = 0
@@ -123,7 +125,7 @@ class MiniCPMOStage1:
         except BaseException:
             loaded.memory.release(session_id)
             raise
-        self._sessions[session_id] = _Session(voice, runtime.voice_sample)
+        self._sessions[session_id] = _Session(voice, _digest(runtime.voice_sample))
 
     async def speak(self, session_id: SessionId, speech: Speech) -> AsyncIterator[SpeechChunk]:
         """Yield the chunks of one unit's speech."""
@@ -165,7 +167,7 @@ class MiniCPMOStage1:
 
     async def configure(self, session_id: SessionId, runtime: RuntimeConfig) -> None:
         """Take settings between units; of those that can change, none changes the sound."""
-        if runtime.voice_sample != self._find(session_id).sample:
+        if _digest(runtime.voice_sample) != self._find(session_id).sample:
             raise UnsupportedOption(
                 "the recording of the voice can not change during a session",
                 param="session.ref_audio",
@@ -249,6 +251,10 @@ def _second_after(waiting: Waiting, call: VocoderCall) -> int:
     """Return the samples behind a turn's first call, if the unit has a second of codes."""
     codes = len(waiting.codes) + CODES_PER_SECOND - LOOK_AHEAD
     return max(0, codes * CODE_SAMPLES - HELD_BACK_SAMPLES - call.samples)
+
+
+def _digest(sample: bytes) -> bytes:
+    return hashlib.sha256(sample).digest()
 
 
 async def _ended(task: asyncio.Task[UnitCodes]) -> None:

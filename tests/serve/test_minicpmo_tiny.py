@@ -1,6 +1,7 @@
 """MiniCPM-o's whole path on real Ray and real vLLM, with toy weights, seen through its sockets."""
 
 import asyncio
+import base64
 import json
 import os
 import signal
@@ -8,20 +9,32 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from session.unit import OUTPUT_RATE_HZ
+from stages.minicpmo.schedule import CODE_SAMPLES, HELD_BACK_SAMPLES
 from tests.fakes.wire import append_bytes, client, update
 from tests.support.serve_cluster import Process, ServeCluster, descendants, is_alive
 from tests.support.stage0_talk import second
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.vllm]
 
+Samples = npt.NDArray[np.int16]
+
 PATIENCE_S = 120.0
 """Only a test that has gone wrong ever waits so long."""
-SECOND_BYTES = 48_000
-"""Of what comes out: 24 kHz, 16 bits."""
+ENDS_SOON = (12, 14)
+"""Sounds after which the toy model says some seconds and ends its turn; it decides greedily."""
+LISTENS_AGAIN = 3
+"""One after which it speaks for two seconds and then listens."""
+GOES_ON = 4
+"""One after which it hardly stops."""
+FAINT = 100.0
+"""Of 32768: no sound here is as quiet as this."""
 SETTINGS = {
     "language_model": {
         "max_sessions": 2,
@@ -29,6 +42,7 @@ SETTINGS = {
         "kv_cache_memory_bytes": 33_554_432,
         "enforce_eager": True,
     },
+    "talker": {"session_tokens": 512, "kv_cache_memory_bytes": 8_388_608, "enforce_eager": True},
     "decoding": {"greedy": True},
 }
 
@@ -78,7 +92,8 @@ class Caller:
                 event = await self.hear()
                 if event["type"] == kind:
                     return event
-                # A unit that is listened to, or one that is spoken, is one answer to one second.
+                # A unit that is listened to, or one that is spoken, is one answer to one second; a
+                # turn's end may have more chunks, and then the next seconds are early.
                 if event["type"] in ("response.listen", "response.audio_transcript.delta"):
                     break
 
@@ -92,35 +107,105 @@ def dial(service: ServeCluster) -> connect:
     return connect(url, max_size=None, compression=None)
 
 
-def check_answer(caller: Caller) -> None:
-    """Check what a caller heard of one answer after the other."""
-    deltas = caller.of("response.audio.delta")
-    assert deltas
+def samples_of(delta: dict[str, Any]) -> Samples:
+    """Return a delta's sound."""
+    assert (delta["format"], delta["sample_rate_hz"]) == ("pcm16", OUTPUT_RATE_HZ)
+    return np.frombuffer(base64.b64decode(delta["delta"]), "<i2")
+
+
+def check_answers(caller: Caller) -> None:
+    """Check what a caller heard, one answer after the other."""
+    assert caller.of("response.audio.delta")
+    for done in caller.of("response.done"):
+        response = done["response_id"]
+        deltas = [d for d in caller.of("response.audio.delta") if d["response_id"] == response]
+        check_account(deltas, done)
+        check_cadence(deltas)
+        texts = [
+            event["delta"]
+            for event in caller.of("response.audio_transcript.delta")
+            if event["response_id"] == response
+        ]
+        wholes = [
+            event["transcript"]
+            for event in caller.of("response.audio_transcript.done")
+            if event["response_id"] == response
+        ]
+        # One that was cut short has no end, so nothing says what it was as a whole.
+        is_whole = done["response"]["status"] == "completed"
+        assert wholes == (["".join(texts)] if is_whole else [])
+
+
+def check_account(deltas: list[dict[str, Any]], done: dict[str, Any]) -> None:
+    """Check that what was heard is what the service counts, to the sample."""
+    samples = 0
     for delta in deltas:
-        assert len(delta["delta"]) == 4 * SECOND_BYTES / 3
-        metrics = delta["metadata"]["vllm_omni"]["stage_metrics"]
+        samples += len(samples_of(delta))
+        metadata = delta["metadata"]
+        assert metadata["audio_duration_ms"] * OUTPUT_RATE_HZ == samples * 1000
+        assert metadata["playback"]["sent_ms"] == metadata["audio_duration_ms"]
+        assert metadata["audio_text_marks"][-1]["audio_end_ms"] == metadata["audio_duration_ms"]
+        metrics = metadata["vllm_omni"]["stage_metrics"]
         assert metrics["vllm_ttft_ms"] > 0
         assert metrics["num_generation_tokens"] > len(metrics["vllm_itls_ms"])
-    for done in caller.of("response.done"):
-        response = done["response"]["id"]
-        mine = [d for d in deltas if d["response_id"] == response]
-        ends = [d["metadata"]["audio_duration_ms"] for d in mine]
-        assert ends == [1000 * (number + 1) for number in range(len(mine))]
+    playback = done["response"]["metadata"]["playback"]
+    assert playback["sent_ms"] == playback["generated_ms"]
+    assert playback["sent_ms"] * OUTPUT_RATE_HZ == samples * 1000
+
+
+def check_cadence(deltas: list[dict[str, Any]]) -> None:
+    """Check that a turn is a second of sound after another, and what its end may be."""
+    lengths = [len(samples_of(delta)) for delta in deltas]
+    if not (deltas and deltas[-1]["metadata"]["end_of_turn"]):
+        assert lengths == [OUTPUT_RATE_HZ] * len(lengths)
+    else:
+        # The last call of a turn has three codes to seven, the one before eight at least.
+        codes, rest = divmod(lengths.pop() - HELD_BACK_SAMPLES, CODE_SAMPLES)
+        assert (3 <= codes <= 7, rest) == (True, 0)
+        codes, rest = divmod(lengths.pop(), CODE_SAMPLES)
+        assert (5 <= codes <= 25, rest) == (True, 0)
+        assert lengths == [OUTPUT_RATE_HZ] * len(lengths)
+    for number, delta in enumerate(deltas):
+        sound = samples_of(delta)
+        assert float(sound.std()) > FAINT
+        # What is held back for the cross-fade lacks in a turn's first second, and only there.
+        is_late = not sound[:HELD_BACK_SAMPLES].any()
+        assert is_late == (number == 0), number
+        assert sound[HELD_BACK_SAMPLES:].any()
 
 
 async def test_two_sessions_speak_and_neither_says_what_the_other_does(
     service: ServeCluster,
 ) -> None:
     async with dial(service) as one, dial(service) as two:
-        callers = [await Caller(one, 1).open(), await Caller(two, 2).open()]
+        callers = [await Caller(one, ENDS_SOON[0]).open(), await Caller(two, ENDS_SOON[1]).open()]
         await asyncio.gather(*(caller.say_until("response.done") for caller in callers))
         for caller in callers:
-            check_answer(caller)
+            check_answers(caller)
+            assert caller.of("response.done")[-1]["response"]["status"] == "completed"
+            assert caller.of("response.audio.delta")[-1]["metadata"]["end_of_turn"]
         said = [
             "".join(event["delta"] for event in caller.of("response.audio_transcript.delta"))
             for caller in callers
         ]
         assert said[0] != said[1]
+        heard = [
+            np.concatenate([samples_of(delta) for delta in caller.of("response.audio.delta")])
+            for caller in callers
+        ]
+        both = min(len(sound) for sound in heard)
+        assert (heard[0][:both] != heard[1][:both]).any()
+
+
+async def test_a_turn_that_ends_in_listening_is_whole_seconds(service: ServeCluster) -> None:
+    async with dial(service) as line:
+        caller = await Caller(line, LISTENS_AGAIN).open()
+        await caller.say_until("response.done")
+        assert not caller.of("response.audio.delta")[-1]["metadata"]["end_of_turn"]
+        # What is said next is a turn of its own.
+        await caller.say_until("response.audio.delta")
+        check_answers(caller)
+        check_cadence(caller.of("response.audio.delta")[-1:])
 
 
 async def test_the_same_sound_gets_the_same_answer_and_a_cancel_ends_it(
@@ -129,20 +214,23 @@ async def test_the_same_sound_gets_the_same_answer_and_a_cancel_ends_it(
     spoken: list[list[str]] = []
     for _ in range(2):
         async with dial(service) as line:
-            caller = await Caller(line, 3).open()
+            caller = await Caller(line, GOES_ON).open()
+            await caller.say_until("response.audio.delta")
             await caller.say_until("response.audio.delta")
             await caller.line.send(client("response.cancel"))
             while (await caller.hear())["type"] != "response.done":
                 pass
             assert caller.heard[-1]["response"]["status"] == "cancelled"
+            cancelled, at = caller.heard[-1]["response_id"], len(caller.heard)
             spoken.append([e["delta"] for e in caller.of("response.audio_transcript.delta")])
-            # The next turn is answered as if nothing had been.
-            first = caller.of("response.created")[-1]["response"]["id"]
+            # The next turn is answered, and begins, as if nothing had been.
             await caller.say_until("response.audio.delta")
-            again = caller.of("response.created")[-1]["response"]["id"]
-            assert again != first
-            check_answer(caller)
-    assert spoken[0][:1] == spoken[1][:1]
+            again = caller.of("response.audio.delta")[-1]
+            assert again["response_id"] != cancelled
+            assert all(event.get("response_id") != cancelled for event in caller.heard[at:])
+            check_answers(caller)
+            check_cadence([again])
+    assert spoken[0][:2] == spoken[1][:2]
 
 
 async def open_again(service: ServeCluster) -> None:
@@ -151,16 +239,16 @@ async def open_again(service: ServeCluster) -> None:
         while True:
             with suppress(ConnectionClosed, InvalidStatus, OSError, AssertionError):
                 async with dial(service) as line:
-                    caller = await Caller(line, 4).open()
+                    caller = await Caller(line, GOES_ON).open()
                     await caller.say_until("response.audio.delta")
                     return
             await asyncio.sleep(0.5)
 
 
-async def engine_processes(service: ServeCluster) -> list[Process]:
+async def engine_processes(service: ServeCluster, actor: str) -> list[Process]:
     """Return vLLM's processes, once the engine is there: one that was lost is being replaced."""
     await open_again(service)
-    every = descendants(service.worker("Stage0Actor"))
+    every = descendants(service.worker(actor))
     # They may or may not have been able to give themselves a title.
     found = [one for one in every if "resource_tracker" not in one.command]
     assert found, every
@@ -168,20 +256,23 @@ async def engine_processes(service: ServeCluster) -> list[Process]:
 
 
 @pytest.mark.parametrize("victim", ["the engine", "its actor"])
+@pytest.mark.parametrize(
+    ("actor", "reason"), [("Stage0Actor", "stage0_lost"), ("Stage1Actor", "stage1_lost")]
+)
 async def test_a_dead_engine_ends_its_sessions_with_words_and_leaves_no_process(
-    service: ServeCluster, victim: str
+    service: ServeCluster, actor: str, reason: str, victim: str
 ) -> None:
-    processes = await engine_processes(service)
+    processes = await engine_processes(service, actor)
     async with dial(service) as line:
-        caller = await Caller(line, 5).open()
+        caller = await Caller(line, GOES_ON).open()
         await caller.say_until("response.audio.delta")
-        target = processes[0].pid if victim == "the engine" else service.worker("Stage0Actor")
+        target = processes[0].pid if victim == "the engine" else service.worker(actor)
         os.kill(target, signal.SIGKILL)
         with suppress(ConnectionClosed):
             while True:
                 await caller.hear()
         assert caller.heard[-1]["type"] == "session.expired"
-        assert caller.heard[-1]["reason"] == "stage0_lost"
+        assert caller.heard[-1]["reason"] == reason
         assert line.close_code == 1011
-    assert len(await engine_processes(service)) == len(processes)
+    assert len(await engine_processes(service, actor)) == len(processes)
     assert not any(is_alive(process) for process in processes)

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from stages.engine.values import Embeddings
 from stages.minicpmo.layout import RowCounts
 from stages.minicpmo.ports import Ear, UnitModel
 from stages.minicpmo.settings import MiniCPMOSettings
@@ -19,6 +20,8 @@ class Loaded:
     tokenizer: Tokenizer
     counts: RowCounts
     window: Window
+    own_voice: Embeddings | None = None
+    """The operator's recording, for sessions that bring none."""
 
 
 Load = Callable[[MiniCPMOSettings], Awaitable[Loaded]]

@@ -14,8 +14,11 @@ from typing import Final
 
 import torch
 
+from session.errors import UnsupportedOption
+from session.unit import SAMPLE_BYTES, VOICE_RATE_HZ
 from stages.engine.engine import ResumableEngine
 from stages.engine.settings import SPARE_SLOTS, EngineSettings
+from stages.engine.values import Embeddings
 from stages.engine.vllm_backend import VllmBackend
 from stages.minicpmo.audio_encoder import AudioEncoder
 from stages.minicpmo.audio_state import AudioEncoderSizes
@@ -24,7 +27,13 @@ from stages.minicpmo.config import MiniCPMOConfig, read_config
 from stages.minicpmo.ear import EncoderEar
 from stages.minicpmo.layout import RowCounts
 from stages.minicpmo.loaded import Loaded
-from stages.minicpmo.settings import CHECKPOINT_VARIABLE, TINY, MiniCPMOSettings, WindowSettings
+from stages.minicpmo.settings import (
+    CHECKPOINT_VARIABLE,
+    TINY,
+    MiniCPMOSettings,
+    VoiceSettings,
+    WindowSettings,
+)
 from stages.minicpmo.tap import TapReceiver
 from stages.minicpmo.tensor_shapes import expected_tensors
 from stages.minicpmo.tiny_checkpoint import write_tiny_checkpoint
@@ -32,6 +41,7 @@ from stages.minicpmo.tokenizer import Tokenizer
 from stages.minicpmo.unit_model import EngineUnitModel
 from stages.minicpmo.vision import VisionEncoder, VisionSizes
 from stages.minicpmo.vllm_args import engine_fields
+from stages.minicpmo.voice_prompts import read_recording
 from stages.minicpmo.windows import MARKER_TEXT, BasicWindow, ContextWindow, Window, WindowOff
 from stages.prepared_folder import cache_root
 
@@ -58,6 +68,7 @@ async def load(settings: MiniCPMOSettings) -> Loaded:
         await engine.call_worker("tap_open", tap.address)
         ear = await asyncio.to_thread(load_ear, settings, folder, config)
         await ear.warm_up()
+        own_voice = await load_own_voice(settings, ear)
     except BaseException:
         await engine.stop()
         await tap.close()
@@ -70,6 +81,7 @@ async def load(settings: MiniCPMOSettings) -> Loaded:
             audio_pool_step=config.audio_pool_step, query_num=config.query_num
         ),
         window=window(settings.window, tokenizer),
+        own_voice=own_voice,
     )
 
 
@@ -137,6 +149,30 @@ def load_ear(settings: MiniCPMOSettings, folder: Path, config: MiniCPMOConfig) -
     audio = AudioEncoder.from_tensors(AudioEncoderSizes.of(config), tensors(EARS), device, dtype)
     vision = VisionEncoder.from_tensors(VisionSizes.of(config), tensors(EYES), device, dtype)
     return EncoderEar(audio, vision, batch=settings.encoder_batch)
+
+
+async def load_own_voice(settings: MiniCPMOSettings, ear: EncoderEar) -> Embeddings | None:
+    """Return the operator's recording as the model hears it; None if there is none.
+
+    Raises CheckpointUnreadable, or another ValueError; both name the setting.
+    """
+    pcm = await asyncio.to_thread(_own_recording, settings.voice)
+    if pcm is None:
+        return None
+    try:
+        return await ear.learn_voice(pcm)
+    except UnsupportedOption as error:
+        raise ValueError(
+            f"model_settings.voice.prompt: {settings.voice.prompt}: {error.message}"
+        ) from error
+
+
+def _own_recording(voice: VoiceSettings) -> bytes | None:
+    """Return what is used of the operator's recording, PCM at VOICE_RATE_HZ."""
+    if voice.prompt is None or not voice.prompt.lower().endswith(".wav"):
+        return None
+    pcm = read_recording(Path(voice.prompt).expanduser())
+    return pcm[: round(voice.prompt_s * VOICE_RATE_HZ) * SAMPLE_BYTES]
 
 
 def random_tensors(

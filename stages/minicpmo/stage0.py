@@ -263,8 +263,9 @@ class MiniCPMOStage0:
         self, runtime: RuntimeConfig, reference: Embeddings | None = None
     ) -> Context:
         loaded = self._ready()
-        if reference is None and runtime.voice_sample:
-            reference = await loaded.ear.learn_voice(runtime.voice_sample)
+        if reference is None:
+            sample = runtime.voice_sample
+            reference = await loaded.ear.learn_voice(sample) if sample else loaded.own_voice
         text = context_text(
             runtime.instructions or self._settings.instructions,
             has_reference=reference is not None,

@@ -138,6 +138,22 @@ def own_prompt(setting: str | None, folder: Path, front: Front | None) -> NamedP
             )
 
 
+def read_recording(file: Path) -> bytes:
+    """Return a WAV as PCM at VOICE_RATE_HZ; raise CheckpointUnreadable, which names the setting."""
+    try:
+        wav = parse_wav(file.read_bytes())
+    except OSError as error:
+        raise CheckpointUnreadable(file, f"{SETTING} can not be read: {error.strerror}") from error
+    except BadAudio as error:
+        raise CheckpointUnreadable(file, f"{SETTING}: {error.message}") from error
+    if not np.isfinite(wav.samples).all():
+        raise CheckpointUnreadable(file, f"{SETTING}: samples that are not numbers")
+    if not 8_000 <= wav.rate_hz <= 192_000:
+        raise CheckpointUnreadable(file, f"{SETTING}: a sample rate of {wav.rate_hz} Hz")
+    audio: Floats = soxr.resample(wav.samples, wav.rate_hz, VOICE_RATE_HZ)
+    return voice_pcm(audio)
+
+
 def _learn(front: Front, key: str, used: bytes) -> NamedPrompt:
     return NamedPrompt(key, front.prompt(used))
 
@@ -156,24 +172,8 @@ def _of_recording(file: Path, folder: Path, front: Front | None) -> NamedPrompt:
             f"is missing, and so is {SPEAKER_FILE}: without them no voice can be learned from the "
             f"recording that {SETTING} names. Put them there, or name a prompt (.npz)",
         )
-    used = front.used(_recording(file))
+    used = front.used(read_recording(file))
     try:
         return _learn(front, recording_key(used), used)
     except UnsupportedOption as error:
         raise CheckpointUnreadable(file, f"{SETTING}: {error.message}") from error
-
-
-def _recording(file: Path) -> bytes:
-    """Return a WAV as PCM at VOICE_RATE_HZ."""
-    try:
-        wav = parse_wav(file.read_bytes())
-    except OSError as error:
-        raise CheckpointUnreadable(file, f"{SETTING} can not be read: {error.strerror}") from error
-    except BadAudio as error:
-        raise CheckpointUnreadable(file, f"{SETTING}: {error.message}") from error
-    if not np.isfinite(wav.samples).all():
-        raise CheckpointUnreadable(file, f"{SETTING}: samples that are not numbers")
-    if not 8_000 <= wav.rate_hz <= 192_000:
-        raise CheckpointUnreadable(file, f"{SETTING}: a sample rate of {wav.rate_hz} Hz")
-    audio: Floats = soxr.resample(wav.samples, wav.rate_hz, VOICE_RATE_HZ)
-    return voice_pcm(audio)

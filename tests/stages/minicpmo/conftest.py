@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from stages.minicpmo.tiny_checkpoint import write_tiny_checkpoint
+from stages.minicpmo.tiny_voice import tiny_voice_folder
 from tests.support.tiny_minicpmo import golden_texts
 
 
@@ -18,3 +19,9 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield folder
     # pytest keeps the folders of three runs, and this one is large.
     shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def tiny_voice_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of its voice; tests leave it as it is."""
+    return tiny_voice_folder(tmp_path_factory.mktemp("voice"))

@@ -24,6 +24,9 @@ DEATH_POLL_S = 0.1
 ROWS_ON_LOOP = 256
 """Inputs with more rows than this are built in a thread: their rows are hashed."""
 
+LEAST_SHARE = 0.01
+"""Of the GPU's memory. vLLM does not start where the share that it may take is not free, even where
+it is told in bytes what to take; its own 0.92 never is, beside another engine."""
 STOPS = {"stop": StopReason.STOP_TOKEN, "length": StopReason.LENGTH}
 
 
@@ -201,7 +204,7 @@ def engine_args(settings: EngineSettings) -> dict[str, Any]:
     }
     optional = {
         "kv_cache_memory_bytes": settings.kv_cache_memory_bytes,
-        "gpu_memory_utilization": settings.gpu_memory_utilization,
+        "gpu_memory_utilization": _share(settings),
         "block_size": settings.block_size,
         "logits_processors": list(settings.logits_processors) or None,
         "hf_overrides": dict(settings.hf_overrides) or None,
@@ -211,6 +214,12 @@ def engine_args(settings: EngineSettings) -> dict[str, Any]:
     }
     given = {name: value for name, value in optional.items() if value is not None}
     return args | given | dict(settings.more_engine_args)
+
+
+def _share(settings: EngineSettings) -> float | None:
+    if settings.gpu_memory_utilization is None and settings.kv_cache_memory_bytes is not None:
+        return LEAST_SHARE
+    return settings.gpu_memory_utilization
 
 
 def _facts(llm: Any) -> BackendFacts:

@@ -17,6 +17,7 @@ from stages.engine.errors import EngineFull, NotOpen
 from stages.engine.settings import EngineSettings
 from stages.engine.timing import segment_timing
 from stages.engine.values import StopReason
+from stages.engine.vllm_backend import LEAST_SHARE, engine_args
 
 GOOD = EngineSettings(
     model=Path("model"),
@@ -163,3 +164,16 @@ def test_errors_reach_other_processes(kind: type[StageError]) -> None:
 def test_only_the_engines_own_end_ends_sessions() -> None:
     fatal = {kind for kind in KINDS if not getattr(kind, "survives", True)}
     assert fatal == {errors.EngineDied, errors.EngineFailed}
+
+
+@pytest.mark.parametrize(
+    ("kv_bytes", "share", "asked"),
+    [(None, None, None), (None, 0.5, 0.5), (1 << 30, None, LEAST_SHARE), (1 << 30, 0.5, 0.5)],
+)
+def test_two_engines_fit_on_a_gpu_where_each_is_told_its_memory(
+    kv_bytes: int | None, share: float | None, asked: float | None
+) -> None:
+    settings = replace(GOOD, kv_cache_memory_bytes=kv_bytes, gpu_memory_utilization=share)
+    args = engine_args(settings)
+    assert args.get("gpu_memory_utilization") == asked
+    assert args.get("kv_cache_memory_bytes") == kv_bytes

@@ -215,8 +215,10 @@ def _shifted(met: torch.Tensor, keys: int) -> torch.Tensor:
     """Return [..., rows, keys] by key, of [..., rows, keys + rows - 1] by distance.
 
     Row i stands at position keys - rows + i, so key j is entry rows - 1 - i + j of its row: read
-    from entry rows - 1 on, in rows that are one shorter.
+    from entry rows - 1 on, in rows that are one shorter. One row alone is in its place.
     """
     rows, distances = met.shape[-2:]
+    if rows == 1:
+        return met
     flat = met.flatten(-2)[..., rows - 1 :][..., : rows * (distances - 1)]
-    return torch.unflatten(flat, -1, (rows, distances - 1))[..., :keys] if distances > 1 else met
+    return torch.unflatten(flat, -1, (rows, distances - 1))[..., :keys]

@@ -15,7 +15,7 @@ from stages.minicpmo.flow_sizes import PUBLISHED
 from stages.minicpmo.hift import take_hift
 from stages.minicpmo.named_tensors import NamedTensors
 from stages.minicpmo.talker_unit import CODES_PER_SECOND
-from stages.minicpmo.token2wav import NOISE_COLUMNS, Token2Wav, Token2WavSettings
+from stages.minicpmo.token2wav import NOISE_COLUMNS, Token2Wav, Token2WavSettings, recorder
 from stages.minicpmo.vocoder_stream import VocoderStream, drawn_noise
 from stages.minicpmo.voice_prompt import VoicePrompt
 from stages.minicpmo.weight_rule import rules
@@ -39,7 +39,7 @@ def dummy_token2wav(
         device,
     )
     vocoder = VocoderStream(hift, PUBLISHED.bands, drawn_noise(device), device)
-    return Token2Wav(flow, vocoder, settings, now_s)
+    return Token2Wav(flow, vocoder, settings, now_s, recorder(settings, device))
 
 
 def dummy_prompt(seconds: float) -> VoicePrompt:

@@ -1,37 +1,28 @@
 """The flow: codes to mel, a call at a time, for many turns at once.
 
-Rule 1: mel is found by walking from noise in steps of Euler's method, at times 1 - cos(pi/2 i/n).
-        The direction is 1.7 times that with a condition less 0.7 times that without (mu, speaker
-        and voice are 0). (Vectors, section 7.)
+Rule 1: mel is found by walking from noise (`stages.minicpmo.flow_walk`).
 Rule 2: noise is one fixed table; a call's columns begin at the count of frames remembered.
 Rule 3: turns in a batch do not see each other. What one remembers less than another is filled up
         and hidden by a mask, and numbers that are not finite are told for each turn.
 Rule 4: the calls of a batch have one length and one end; who has mixed ones makes two batches.
-Rule 5: the walk itself is in float32 whatever the network's precision is.
+Rule 5: batches may be walked by graphs that were recorded beforehand (`capture`); those that do not
+        fit one are walked as if there were none, and both yield the same.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import torch
 import torch.nn.functional as F
 
 from stages.minicpmo.conformer import Conformer, ConformerRows, Past, take_conformer
-from stages.minicpmo.flow_estimator import (
-    Direction,
-    Estimator,
-    EstimatorPast,
-    take_estimator,
-)
+from stages.minicpmo.flow_estimator import Estimator, EstimatorPast, Filled, take_estimator
+from stages.minicpmo.flow_graphs import GraphShape, Recorder, WalkGraphs
 from stages.minicpmo.flow_sizes import FlowSizes
 from stages.minicpmo.flow_state import FlowState, NewRows, empty_state, successor
+from stages.minicpmo.flow_walk import Walk, Walked, hiding_bias
 from stages.minicpmo.named_tensors import Linear, NamedTensors
 from stages.minicpmo.schedule import LOOK_AHEAD
-
-GUIDANCE: Final = 0.7
-"""How much further than the conditioned direction a step goes, away from the other."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +44,7 @@ class FlowMel:
     """float32 [bands, frames]"""
     state: FlowState
     new: NewRows
-    """What `state` was made of, in the batch's memory; not to be kept."""
+    """What `state` was made of, in the batch's memory; the next call may overwrite it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,11 +68,8 @@ class Flow:
         weight = parts.to_mel.weight
         self._device, self._dtype = weight.device, weight.dtype
         self._noise = noise.to(self._device, torch.float32)
-        # In float32, as published: a time is taken times 1000, which shows the last digit.
-        way = 1 - torch.cos(torch.linspace(0, 1, steps + 1) * (math.pi / 2))
-        self._way = [float(time) for time in way]
-        with torch.inference_mode():
-            self._times = parts.estimator.at_times(self._way[:-1])
+        self._walk = Walk(parts.estimator, steps)
+        self._graphs: WalkGraphs | None = None
 
     @classmethod
     def from_tensors(
@@ -106,6 +94,16 @@ class Flow:
         with torch.inference_mode():
             on_device = embedding.to(self._device, torch.float32)[None]
             return self._parts.speaker(F.normalize(on_device, dim=1).to(self._dtype))[0]
+
+    def capture(self, record: Recorder, voice_frames: int, batch: int) -> None:
+        """Record the walks of batches of up to `batch` turns with voices of up to so many frames.
+
+        To be called by the thread that runs the calls; what was recorded before is forgotten.
+        """
+        self._graphs = None
+        shape = GraphShape.of(voice_frames, batch, self.sizes)
+        like = self._parts.to_mel.weight
+        self._graphs = WalkGraphs(self._walk, self.sizes, shape, record, like)
 
     def begin(
         self, codes: Sequence[int], voice_mel: torch.Tensor, speaker: torch.Tensor
@@ -168,9 +166,8 @@ class Flow:
             mu = self._parts.to_mel(rows.rows)
             speakers = torch.stack([call.speaker for call in calls])[:, None].expand_as(mu)
             known = torch.cat([mu, speakers, condition.transpose(1, 2)], -1)
-            mel, ways = self._walk(known, states)
-            attention = _paired(torch.stack([way.attention for way in ways]), 2)
-            convolutions = _paired(torch.stack([way.convolutions for way in ways]), 2)
+            walked = self._walk_from(known, states)
+            attention, convolutions = _paired(walked.attention), _paired(walked.convolutions)
             news = [
                 NewRows(
                     rows.context[i],
@@ -182,7 +179,7 @@ class Flow:
                 for i in range(len(calls))
             ]
             return [
-                FlowMel(mel[i].T.contiguous(), successor(states[i], new), new)
+                FlowMel(walked.mel[i].T.contiguous(), successor(states[i], new), new)
                 for i, new in enumerate(news)
             ]
 
@@ -196,23 +193,12 @@ class Flow:
         )
         return self._parts.conformer(codes, context, pasts, is_last=is_last)
 
-    def _walk(
-        self, known: torch.Tensor, states: Sequence[FlowState]
-    ) -> tuple[torch.Tensor, list[Direction]]:
-        """Return mel [batch, frames, bands] and what each step yielded."""
-        x = self._noise_of(states, known.shape[1])
-        # Rows of one turn lie side by side: with the condition, then without.
-        both = torch.stack([known, torch.zeros_like(known)], 1).flatten(0, 1)
-        ways = []
-        for step in range(self.steps):
-            rows = x.to(self._dtype).repeat_interleave(2, 0)
-            past = _past_of(states, step)
-            way = self._parts.estimator(torch.cat([rows, both], -1), self._times, step, past)
-            ways.append(way)
-            with_it, without = _paired(way.mel.float(), 0).unbind(1)
-            length = self._way[step + 1] - self._way[step]
-            x = x + length * ((1 + GUIDANCE) * with_it - GUIDANCE * without)
-        return x, ways
+    def _walk_from(self, known: torch.Tensor, states: Sequence[FlowState]) -> Walked:
+        noise = self._noise_of(states, known.shape[1])
+        if self._graphs is not None and (made := self._graphs.run(noise, known, states)):
+            return made
+        filled = Filled(_hidden_past(states, known.shape[1], self._dtype), None)
+        return self._walk(noise, known, lambda step: _past_of(states, step), filled)
 
     def _noise_of(self, states: Sequence[FlowState], frames: int) -> torch.Tensor:
         """Return [batch, frames, bands]."""
@@ -242,9 +228,9 @@ def draw_noise(bands: int, columns: int, seed: int) -> torch.Tensor:
     return torch.randn((bands, columns), generator=generator)
 
 
-def _paired(rows: torch.Tensor, axis: int) -> torch.Tensor:
-    """Return the axis of rows as two: turns, and with or without condition."""
-    return torch.unflatten(rows, axis, (-1, 2))
+def _paired(rows: torch.Tensor) -> torch.Tensor:
+    """Return the third axis, of rows, as two: turns, and with or without condition."""
+    return torch.unflatten(rows, 2, (-1, 2))
 
 
 def _filled_in_front(rows: Sequence[torch.Tensor]) -> Past:
@@ -265,17 +251,23 @@ def _filled_in_front(rows: Sequence[torch.Tensor]) -> Past:
 def _past_of(states: Sequence[FlowState], step: int) -> EstimatorPast:
     """Put what each turn remembers of one step into one batch."""
     longest = max(state.frames for state in states)
-    filled = [
+    attention = [
         state.attention[step]
         if state.frames == longest
         else F.pad(state.attention[step], (0, 0, 0, longest - state.frames))
         for state in states
     ]
-    mask = None
-    if any(state.frames != longest for state in states):
-        device = filled[0].device
-        ends = torch.tensor([state.frames for state in states], device=device)
-        mask = torch.arange(longest, device=device) < ends[:, None]
-        mask = mask.repeat_interleave(2, 0)[:, None, None]
     convolutions = torch.stack([state.convolutions[step] for state in states], 1)
-    return EstimatorPast(torch.stack(filled, 1).flatten(1, 2), mask, convolutions.flatten(1, 2))
+    return EstimatorPast(torch.stack(attention, 1).flatten(1, 2), convolutions.flatten(1, 2))
+
+
+def _hidden_past(
+    states: Sequence[FlowState], frames: int, dtype: torch.dtype
+) -> torch.Tensor | None:
+    """Return what hides the frames that `_past_of` fills up, from a call of so many frames."""
+    lengths = [state.frames for state in states]
+    longest, device = max(lengths), states[0].attention.device
+    if min(lengths) == longest:
+        return None
+    seen = torch.arange(longest) < torch.tensor(lengths)[:, None]
+    return hiding_bias(F.pad(seen, (frames, 0), value=True).to(device), dtype)

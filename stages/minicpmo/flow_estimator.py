@@ -1,8 +1,10 @@
 """The estimator's arithmetic: in which direction a noisy mel has to go at one time of its way.
 
 1. It is a stack of blocks that see mel frames without positions: attention does not know in which
-   order keys stand, so a batch is filled up behind, and a mask hides what was filled up.
-2. A time decides how each block scales, shifts and gates. Times are few and known, so that is
+   order keys stand, so a batch is filled up behind, and a bias hides what was filled up.
+2. Convolutions look back only. So a call's own frames can be filled up behind too: who does says
+   which columns the next call begins with.
+3. A time decides how each block scales, shifts and gates. Times are few and known, so that is
    computed once.
 """
 
@@ -31,10 +33,19 @@ class EstimatorPast:
 
     attention: torch.Tensor
     """[depth, rows, heads, frames, 2 * head size], filled up behind."""
-    mask: torch.Tensor | None
-    """[rows, 1, 1, frames]: True where there is something; None if that is everywhere."""
     convolutions: torch.Tensor
     """[depth, rows, 2 * wide, 2]"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Filled:
+    """Which of a batch's frames are there to fill it up; None says: none."""
+
+    bias: torch.Tensor | None
+    """[rows, 1, 1, new + past frames] Added to what attention sees: 0, or -inf for what was filled
+    up. Keys of the call itself come first."""
+    ends: torch.Tensor | None
+    """[2] Columns that convolutions keep, counted from the first that they kept before."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +76,7 @@ class EstimatorBlock:
     time: Linear
 
     def attend(
-        self, x: torch.Tensor, past: torch.Tensor, mask: torch.Tensor | None
+        self, x: torch.Tensor, past: torch.Tensor, bias: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return what attention adds to x [rows, frames, wide], and the new keys and values."""
         queries, keys, values = (
@@ -73,10 +84,12 @@ class EstimatorBlock:
         )
         new = torch.cat([self.key_norm(keys), values], -1)
         keys, values = torch.cat([new, past], 2).chunk(2, -1)
-        mixed = F.scaled_dot_product_attention(self.query_norm(queries), keys, values, mask)
+        mixed = F.scaled_dot_product_attention(self.query_norm(queries), keys, values, bias)
         return self.out(mixed.transpose(1, 2).flatten(2)), new
 
-    def convolve(self, x: torch.Tensor, past: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def convolve(
+        self, x: torch.Tensor, past: torch.Tensor, ends: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return what the convolutions add, and the columns that they keep."""
         before_first, before_second = past.chunk(2, 1)
         first = torch.cat([before_first, x.transpose(1, 2)], 2)
@@ -84,7 +97,11 @@ class EstimatorBlock:
         x = F.mish(self.convolution_norm(x)).transpose(1, 2)
         second = torch.cat([before_second, x], 2)
         x = F.conv1d(second, *self.convolutions[1]).transpose(1, 2)
-        return x, torch.cat([one[..., -CONTEXT_COLUMNS:] for one in (first, second)], 1)
+        kept = [
+            one[..., -CONTEXT_COLUMNS:] if ends is None else one.index_select(2, ends)
+            for one in (first, second)
+        ]
+        return x, torch.cat(kept, 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,9 +109,9 @@ class Times:
     """What the times of a way make of the blocks; computed once."""
 
     blocks: torch.Tensor
-    """[times, depth, 9, wide]"""
+    """[times, depth, 9, wide] A scale with the 1 that it is told less."""
     last: torch.Tensor
-    """[times, 2, wide]"""
+    """[times, 2, wide] The same."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,26 +134,32 @@ class Estimator:
         angles = at[:, None] * _TIME_SCALE * speeds
         waves = torch.cat([angles.cos(), angles.sin()], -1).to(weight.dtype)
         known = F.silu(self.time[1](F.silu(self.time[0](waves))))
-        blocks = [torch.unflatten(block.time(known), -1, (_PARTS, -1)) for block in self.blocks]
-        return Times(torch.stack(blocks, 1), torch.unflatten(self.last_time(known), -1, (2, -1)))
+        each = [torch.unflatten(block.time(known), -1, (_PARTS, -1)) for block in self.blocks]
+        blocks, last = torch.stack(each, 1), torch.unflatten(self.last_time(known), -1, (2, -1))
+        blocks[:, :, 1::3] += 1
+        last[:, 1] += 1
+        return Times(blocks, last)
 
-    def __call__(self, x: torch.Tensor, times: Times, step: int, past: EstimatorPast) -> Direction:
+    def __call__(
+        self, x: torch.Tensor, times: Times, step: int, past: EstimatorPast, filled: Filled
+    ) -> Direction:
         """Return where x [rows, frames, 4 * bands] has to go at time number `step`."""
-        mask = past.mask
-        if mask is not None:
-            mask = F.pad(mask, (x.shape[1], 0), value=True)
         x = self.enter(x)
         attention, convolutions = [], []
         for number, block in enumerate(self.blocks):
             parts = times.blocks[step, number]
-            mixed, new = block.attend(_moved(x, parts[0], parts[1]), past.attention[number], mask)
+            mixed, new = block.attend(
+                _moved(x, parts[0], parts[1]), past.attention[number], filled.bias
+            )
             attention.append(new)
-            x = x + parts[2] * mixed
-            mixed, new = block.convolve(_moved(x, parts[6], parts[7]), past.convolutions[number])
+            x = torch.addcmul(x, parts[2], mixed)
+            mixed, new = block.convolve(
+                _moved(x, parts[6], parts[7]), past.convolutions[number], filled.ends
+            )
             convolutions.append(new)
-            x = x + parts[8] * mixed
+            x = torch.addcmul(x, parts[8], mixed)
             inner = F.gelu(block.ffn_in(_moved(x, parts[3], parts[4])), approximate="tanh")
-            x = x + parts[5] * block.ffn_out(inner)
+            x = torch.addcmul(x, parts[5], block.ffn_out(inner))
         mel = self.leave(_moved(x, *times.last[step]))
         return Direction(mel, torch.stack(attention), torch.stack(convolutions))
 
@@ -183,6 +206,5 @@ def _block(sizes: FlowSizes, tensors: NamedTensors, name: str) -> EstimatorBlock
 
 
 def _moved(x: torch.Tensor, shift: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """Return x normalised without weights of its own, then scaled and shifted."""
-    plain = F.layer_norm(x, x.shape[-1:], eps=_PLAIN_EPSILON)
-    return plain * (1 + scale) + shift
+    """Return x normalised, then scaled and shifted."""
+    return F.layer_norm(x, x.shape[-1:], scale, shift, _PLAIN_EPSILON)

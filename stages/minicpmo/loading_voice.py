@@ -157,6 +157,7 @@ def load_token2wav(settings: MiniCPMOSettings, folder: Path) -> Token2Wav:
         max_batch=_batch(settings),
         max_voices=own.max_voices,
         seed=own.seed,
+        graph_frames=round(own.prompt_s * FRAMES_PER_SECOND) if own.cuda_graphs else 0,
     )
     if settings.talker.load_format == DUMMY:
         return dummy_token2wav(how, device, time.monotonic)
@@ -184,8 +185,9 @@ def voice_memory(settings: MiniCPMOSettings, voices: Token2Wav, own: NamedPrompt
     sizes = VoiceSizes(voices.turn_bytes, voices.voice_bytes)
     frames = max(len(own.prompt.mel), round(settings.voice.prompt_s * FRAMES_PER_SECOND))
     batch, kept = _batch(settings), settings.voice.max_voices
-    shared = shared_bytes(sizes, max_batch=batch, max_voices=kept, frames=frames)
-    whole = given or needed_bytes(
+    graphs = voices.graph_bytes(frames)
+    shared = graphs + shared_bytes(sizes, max_batch=batch, max_voices=kept, frames=frames)
+    whole = given or graphs + needed_bytes(
         sizes, sessions=sessions, max_batch=batch, max_voices=kept, frames=frames
     )
     one = sizes.turn_bytes(frames) + sizes.voice_bytes(frames)
@@ -204,7 +206,8 @@ def _require_free(needed: int, free: int, sessions: int) -> None:
         raise ValueError(
             f"the sound of {sessions} sessions needs {needed} bytes of the GPU's memory, and "
             f"{free} are free: lower model_settings.voice.memory_bytes, talker.max_sessions, "
-            "voice.max_batch or voice.prompt_s, or what else is on this GPU"
+            "voice.max_batch or voice.prompt_s, or what else is on this GPU, or set "
+            "voice.cuda_graphs to false"
         )
 
 

@@ -184,6 +184,10 @@ class VoiceSettings(_Settings):
     max_batch: int = Field(
         16, ge=1, le=64, description="Sessions whose sound is made at once, at most."
     )
+    cuda_graphs: bool = Field(
+        True,
+        description="Record the flow's work as CUDA graphs, which start at once; ignored on a CPU.",
+    )
     max_voices: int = Field(8, ge=1, description="Prepared voices that are kept, in use or not.")
     first_call_codes: int = Field(
         MAX_CALL_CODES,

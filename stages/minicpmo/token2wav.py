@@ -24,6 +24,7 @@ import torch
 
 from session.errors import StageFailed, UnsupportedOption
 from stages.minicpmo.flow import Flow, FlowCall, FlowMel, draw_noise
+from stages.minicpmo.flow_graphs import CudaRecorder, Recorder, graph_bytes
 from stages.minicpmo.flow_sizes import KEPT_FRAMES, FlowSizes, flow_state_bytes
 from stages.minicpmo.flow_state import FlowState
 from stages.minicpmo.schedule import LOOK_AHEAD, MAX_CALL_CODES, SILENCE_CODE, VocoderCall
@@ -58,6 +59,8 @@ class Token2WavSettings:
     max_voices: int = 8
     seed: int = 0
     """Of the flow's table of noise."""
+    graph_frames: int = 0
+    """Frames of mel of the longest voice that CUDA graphs have room for; 0: there are none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,11 +112,14 @@ class Token2Wav:
         vocoder: VocoderStream,
         settings: Token2WavSettings,
         now_s: Callable[[], float],
+        record: Recorder | None = None,
     ) -> None:
+        """`record` records the graphs, of which there are none without it."""
         self._flow = flow
         self._vocoder = vocoder
         self._settings = settings
         self._now_s = now_s
+        self._record = record
         self._voices: OrderedDict[str, Voice] = OrderedDict()
 
     @classmethod
@@ -128,7 +134,7 @@ class Token2Wav:
         noise = draw_noise(BANDS, NOISE_COLUMNS, settings.seed)
         flow = load_flow(folder, noise, settings.steps, device, settings.dtype)
         vocoder = VocoderStream(load_hift(folder, device), BANDS, drawn_noise(device), device)
-        return cls(flow, vocoder, settings, now_s)
+        return cls(flow, vocoder, settings, now_s, recorder(settings, device))
 
     def turn_bytes(self, voice_frames: int) -> int:
         """Return what one turn's memory grows to with a voice of so many frames of mel."""
@@ -140,6 +146,14 @@ class Token2Wav:
         own = self._settings
         sizes = self._flow.sizes
         return flow_state_bytes(sizes, own.steps, own.dtype, voice_frames, is_full=False)
+
+    def graph_bytes(self, voice_frames: int) -> int:
+        """Return what graphs take that a warm-up records for voices of so many frames of mel."""
+        own = self._settings
+        if self._record is None:
+            return 0
+        frames = max(voice_frames, own.graph_frames)
+        return graph_bytes(self._flow.sizes, own.steps, own.dtype, frames, own.max_batch)
 
     def prepare(self, key: str, prompt: VoicePrompt) -> Voice:
         """Return the voice of this key; it is computed only if it is not among the last ones.
@@ -173,7 +187,14 @@ class Token2Wav:
         return [one or StageFailed("the call was lost") for one in results]
 
     def warm_up(self, voice_frames: int, batch_sizes: Sequence[int]) -> None:
-        """Run batches of these sizes from a turn's beginning until its memory is full."""
+        """Run batches of these sizes from a turn's beginning until its memory is full.
+
+        Where there are graphs, they are recorded first, by the thread that calls this; so it must
+        be the one that calls `speak`.
+        """
+        if self._record is not None:
+            frames = max(voice_frames, self._settings.graph_frames)
+            self._flow.capture(self._record, frames, self._settings.max_batch)
         codes, sizes = voice_frames // 2, self._flow.sizes
         mel = np.zeros((2 * codes, sizes.bands), np.float32)
         speaker = np.ones(sizes.speaker, np.float32)
@@ -248,6 +269,13 @@ class Token2Wav:
         known = all(0 <= code < sizes.vocabulary for code in prompt.codes)
         if not (finite and known and prompt.mel.dtype == prompt.speaker.dtype == np.float32):
             raise UnsupportedOption("the voice's recording can not be used", param="voice")
+
+
+def recorder(settings: Token2WavSettings, device: torch.device) -> Recorder | None:
+    """Return what records graphs on this device; None where there are none to be."""
+    if settings.graph_frames and device.type == "cuda":
+        return CudaRecorder(device)
+    return None
 
 
 def turn_bytes(sizes: FlowSizes, steps: int, dtype: torch.dtype, voice_frames: int) -> int:

@@ -34,11 +34,13 @@ from stages.minicpmo.token2wav import (
     Token2WavSettings,
     Turn,
     Voice,
+    recorder,
 )
 from stages.minicpmo.vocoder_stream import VocoderStream, drawn_noise
 from stages.minicpmo.voice_files import HIFT_FILE, VOICE_FILE, load_hift, read_prompt, read_tensors
 from stages.minicpmo.voice_prompt import VoicePrompt
-from tests.stages.minicpmo.voice_weights import CPU, flow, prompt
+from tests.stages.minicpmo.graph_rerun import Reruns
+from tests.stages.minicpmo.voice_weights import CPU, flow, new_flow, prompt
 
 pytestmark = pytest.mark.models
 
@@ -388,3 +390,25 @@ def test_the_slower_of_two_writers_is_content(
     made = tiny_voice_folder(tmp_path)
     assert made_meanwhile == [made]
     assert list(tmp_path.iterdir()) == [made]
+
+
+def test_a_warm_up_records_graphs_and_turns_sound_as_without(folder: Path) -> None:
+    reruns, without = Reruns(), token2wav(folder, max_batch=3)
+    settings = Token2WavSettings(max_batch=3, graph_frames=80)
+    voices = Token2Wav(new_flow(), vocoder(folder), settings, Clock(), reruns)
+    assert without.graph_bytes(80) == 0
+    assert 0 < voices.graph_bytes(60) == voices.graph_bytes(80) < voices.graph_bytes(100)
+    voices.warm_up(60, [3])
+    assert reruns.sizes == [3, 2, 1]
+    assert reruns.played == [3] * 4
+    reruns.played.clear()
+    calls = calls_of(CODES)
+    waves = [speak(one, one.begin(voice_of(one), 1), calls) for one in (voices, without)]
+    assert reruns.played == [1] * len(calls)
+    for made, wanted in zip(*waves, strict=True):
+        assert np.abs(made - wanted).max() < SAME
+
+
+def test_there_are_no_cuda_graphs_without_a_gpu() -> None:
+    assert recorder(Token2WavSettings(graph_frames=300), CPU) is None
+    assert recorder(Token2WavSettings(), torch.device("cuda")) is None

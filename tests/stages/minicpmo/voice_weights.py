@@ -39,6 +39,10 @@ def tensors(group: str) -> Mapping[str, torch.Tensor]:
 
 @cache
 def flow(steps: int = 5, dtype: torch.dtype = torch.float32) -> Flow:
+    return new_flow(steps, dtype)
+
+
+def new_flow(steps: int = 5, dtype: torch.dtype = torch.float32) -> Flow:
     noise = tensors("noise")["flow.rand_noise"][0]
     return Flow.from_tensors(tensors("flow"), noise, steps, CPU, dtype)
 

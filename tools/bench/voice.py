@@ -44,6 +44,7 @@ class _Options:
     turns: tuple[int, ...]
     max_batch: int
     rounds: int
+    has_graphs: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,10 @@ def bench_voice(arguments: Sequence[str]) -> None:
     """Measure each number of turns and print a table."""
     options = _options(arguments)
     settings = Token2WavSettings(
-        steps=options.steps, dtype=options.dtype, max_batch=options.max_batch
+        steps=options.steps,
+        dtype=options.dtype,
+        max_batch=options.max_batch,
+        graph_frames=_VOICE_FRAMES if options.has_graphs else 0,
     )
     voices = dummy_token2wav(settings, options.device, time.monotonic)
     voice = voices.prepare("bench", dummy_prompt(_VOICE_S))
@@ -78,6 +82,7 @@ def _options(arguments: Sequence[str]) -> _Options:
     parser.add_argument("--turns", type=int, nargs="+", default=[1])
     parser.add_argument("--max-batch", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--graphs", choices=("on", "off"), default="on", help="ignored on a CPU")
     given = parser.parse_args(arguments)
     return _Options(
         torch.device(given.device),
@@ -86,6 +91,7 @@ def _options(arguments: Sequence[str]) -> _Options:
         tuple(given.turns),
         given.max_batch,
         given.rounds,
+        given.graphs == "on",
     )
 
 

@@ -1,6 +1,7 @@
 """What the Stage1 benchmark makes of the chunks that come: silences, lateness, turns."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -79,3 +80,18 @@ def test_a_levels_figures_are_those_of_its_units() -> None:
     assert cells[:6] == ["| level", "2", "28", "3", "1", "1"]
     assert "1, 300; 1, 100" in cells
     assert "3.0 / 3" in cells
+
+
+@pytest.mark.models
+def test_a_setting_of_the_machines_can_be_another(tmp_path: Path) -> None:
+    from tools.bench.stage1_rig import rig_settings  # noqa: PLC0415 - imports torch
+
+    changed = rig_settings("h200", tmp_path, {"voice.max_batch": 32, "window.units": 5})
+    assert (changed.voice.max_batch, changed.voice.dtype, changed.window.units) == (
+        32,
+        "float16",
+        5,
+    )
+    assert rig_settings("h200", tmp_path).voice.max_batch == 16
+    with pytest.raises(ValueError, match=r"voice\.batch"):
+        rig_settings("h200", tmp_path, {"voice.batch": 32})

@@ -10,6 +10,7 @@ together  both joined by a pipe: from a committed unit to the first sound of its
 
 import argparse
 import asyncio
+import json
 import os
 import sys
 import tempfile
@@ -64,6 +65,8 @@ class _Options:
     first_call_codes: tuple[int, ...]
     seconds: int
     limit_s: float
+    changes: Mapping[str, Any]
+    """Of Stage1's settings, by "group.field"."""
 
 
 @dataclass(slots=True)
@@ -128,6 +131,13 @@ def _options(arguments: Sequence[str]) -> _Options:
     parser.add_argument("--first-call-codes", default="28,12", help="default: %(default)s")
     parser.add_argument("--seconds", type=int, default=12, help="of a level; default: 12")
     parser.add_argument("--limit-s", type=float, default=1e9, help="leave out what is too late")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="GROUP.FIELD=JSON",
+        help="another value of a model setting of Stage1's, as voice.max_batch=32",
+    )
     given = parser.parse_args(list(arguments))
     parts = tuple(given.parts.split(","))
     if unknown := sorted({*parts} - {*PARTS}):
@@ -139,7 +149,13 @@ def _options(arguments: Sequence[str]) -> _Options:
         first_call_codes=_numbers(given.first_call_codes),
         seconds=given.seconds,
         limit_s=given.limit_s,
+        changes=dict(_change(text) for text in given.set),
     )
+
+
+def _change(text: str) -> tuple[str, Any]:
+    name, value = text.split("=", 1)
+    return name, json.loads(value)
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -154,7 +170,7 @@ async def _bench(options: _Options, folder: Path) -> None:
         stage0 = Stage0Process(options.machine)
         stage0.start()
     try:
-        rig = await start_voice_rig(rig_settings(options.machine, folder))
+        rig = await start_voice_rig(rig_settings(options.machine, folder, options.changes))
         try:
             run = _Run(options, rig, began_s + options.limit_s, {}, stage0)
             await _parts(run)

@@ -5,9 +5,11 @@ The parts are the product's; only the worker's extension and the talker also tel
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from session.ids import RequestId, SessionId
@@ -135,9 +137,21 @@ class VoiceRig:
         await self.engine.stop()
 
 
-def rig_settings(machine: str, folder: Path) -> MiniCPMOSettings:
-    """Return a machine's settings; the folder has the config of a GPU's model."""
-    return read_settings({"checkpoint": str(folder), **MACHINES[machine]})
+def rig_settings(
+    machine: str, folder: Path, changes: Mapping[str, Any] = MappingProxyType({})
+) -> MiniCPMOSettings:
+    """Return a machine's settings with some changed; the folder has the config of a GPU's model.
+
+    `changes` are by "group.field". ValueError names a field that there is not.
+    """
+    raw = deepcopy({"checkpoint": str(folder), **MACHINES[machine]})
+    for name, value in changes.items():
+        *groups, last = name.split(".")
+        place = raw
+        for group in groups:
+            place = place.setdefault(group, {})
+        place[last] = value
+    return read_settings(raw)
 
 
 async def start_voice_rig(settings: MiniCPMOSettings) -> VoiceRig:

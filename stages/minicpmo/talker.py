@@ -224,11 +224,8 @@ def _listener(limits: TalkerLimits, on_codes: Callable[[Codes], None] | None) ->
     if on_codes is None:
         return None
 
-    def listen(sampled: Codes) -> None:
-        if limits.broken not in sampled:
-            on_codes(TalkerUnit(limits, sampled).codes)
-
-    return listen
+    # The id that stands for no code ends the segment, so it is never among what is told.
+    return lambda sampled: on_codes(TalkerUnit(limits, sampled).codes)
 
 
 def _codes_of(done: SegmentDone, limits: TalkerLimits) -> Codes:

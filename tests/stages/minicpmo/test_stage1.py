@@ -215,6 +215,19 @@ async def test_a_chunk_tells_what_it_took(bench: Bench) -> None:
     assert chunk.real_time_factor == pytest.approx((260 + 250 + 125) / 1000)
 
 
+async def test_chunks_share_the_time_that_their_codes_took() -> None:
+    bench = await warm(first_call_codes=12)
+    await bench.stage.open(ONE, RuntimeConfig())
+    bench.backend.seconds_a_token = 0.01
+    bench.stage._now = lambda: bench.backend.now_s  # noqa: SLF001 - one clock for all
+    chunks = await bench.say(FULL, turn_start=True)
+    took_ms = [chunk.metrics.talker_ms for chunk in chunks if chunk.metrics]
+    assert len(took_ms) == 2
+    assert sum(took_ms) == pytest.approx(260)
+    assert took_ms[0] >= 90
+    await bench.engine.stop()
+
+
 async def test_the_first_sound_is_there_before_all_codes_are() -> None:
     bench = await warm(first_call_codes=12)
     await bench.stage.open(ONE, RuntimeConfig())

@@ -13,7 +13,15 @@ import torch
 from stages.minicpmo.flow import Flow, FlowCall
 from stages.minicpmo.hift import Hift, take_hift
 from stages.minicpmo.schedule import LOOK_AHEAD, SILENCE_CODE, VocoderCall
-from stages.minicpmo.token2wav import BANDS, Due, Spoken, Token2Wav, Token2WavSettings, Turn
+from stages.minicpmo.token2wav import (
+    BANDS,
+    Due,
+    Spoken,
+    Token2Wav,
+    Token2WavSettings,
+    Turn,
+    recorder,
+)
 from stages.minicpmo.vocoder_stream import VocoderCallMel, VocoderStream, drawn_noise, no_noise
 from stages.minicpmo.voice_prompt import VoicePrompt
 from stages.minicpmo.weight_rule import make_tensor, rules
@@ -26,6 +34,8 @@ WAVE_ALIKE: Final = {"cpu": 1e-3, "cuda": 2e-2}
 BATCH_ALIKE: Final = {"cpu": 1e-3, "cuda": 2e-2}
 _NOISE: Final = "flow.rand_noise"
 _SILENT: Final = 1e-3
+_VOICE_FRAMES: Final = 80
+"""Of the recorded voices."""
 
 
 @cache
@@ -106,31 +116,45 @@ def recorded_wave(device: torch.device, stream: str, say: Outcomes) -> None:
 
 
 def batches(device: torch.device, say: Outcomes) -> None:
-    """Compare turns that are due together with each of them alone, voices of three lengths."""
-    voices = Token2Wav(
-        _flow(device, 5, torch.float32),
-        VocoderStream(_hift(device), BANDS, drawn_noise(device), device),
-        Token2WavSettings(max_batch=8),
-        time.monotonic,
-    )
+    """Compare turns that are due together with each of them alone, voices of three lengths.
+
+    On a GPU they are also compared where graphs are played, which are for other numbers of turns.
+    """
     prompts = [prompt(31), prompt(32), prompt(31, codes=12), prompt(32), prompt(31)]
     calls = [turn_calls(31 + at % 2) for at in range(len(prompts))]
-    alone = [_turn(voices, at, *one) for at, one in enumerate(zip(prompts, calls, strict=True))]
-    for together in (3, 5):
-        turns = [_begin(voices, at, prompts[at]) for at in range(together)]
-        apart, loud, sizes = 0.0, 1.0, set[int]()
-        for number in range(5):
-            due = [Due(turn, calls[at][number]) for at, turn in enumerate(turns)]
-            made = [_spoken(one) for one in voices.speak(due)]
-            turns = [one.turn for one in made]
-            sizes.update(one.batch for one in made)
-            waves = [alone[at][number] for at in range(together)]
-            apart = max(apart, *(_far(one.wave, w) for one, w in zip(made, waves, strict=True)))
-            loud = min(loud, *(float(np.abs(one.wave).max()) for one in made))
-        limit = BATCH_ALIKE[device.type]
-        detail = f"at most {apart:.1e} apart, allowed {limit:.0e}; batches of {sorted(sizes)}"
-        is_so = apart < limit and loud > _SILENT and sizes == {together}
-        say.say(f"{together} turns in a batch sound as alone", is_so, detail)
+    plain = _voices(device, has_graphs=False)
+    alone = [_turn(plain, at, *one) for at, one in enumerate(zip(prompts, calls, strict=True))]
+    ways = {"": plain}
+    if device.type == "cuda":
+        ways[" by graphs"] = _voices(device, has_graphs=True)
+    for way, voices in ways.items():
+        for together in (3, 5):
+            turns = [_begin(voices, at, prompts[at]) for at in range(together)]
+            apart, loud, sizes = 0.0, 1.0, set[int]()
+            for number in range(5):
+                due = [Due(turn, calls[at][number]) for at, turn in enumerate(turns)]
+                made = [_spoken(one) for one in voices.speak(due)]
+                turns = [one.turn for one in made]
+                sizes.update(one.batch for one in made)
+                waves = [alone[at][number] for at in range(together)]
+                apart = max(apart, *(_far(one.wave, w) for one, w in zip(made, waves, strict=True)))
+                loud = min(loud, *(float(np.abs(one.wave).max()) for one in made))
+            limit = BATCH_ALIKE[device.type]
+            detail = f"at most {apart:.1e} apart, allowed {limit:.0e}; batches of {sorted(sizes)}"
+            is_so = apart < limit and loud > _SILENT and sizes == {together}
+            say.say(f"{together} turns in a batch{way} sound as alone", is_so, detail)
+
+
+def _voices(device: torch.device, *, has_graphs: bool) -> Token2Wav:
+    settings = Token2WavSettings(max_batch=8, graph_frames=_VOICE_FRAMES if has_graphs else 0)
+    noise = _tensors("noise")[_NOISE][0]
+    flow = Flow.from_tensors(_tensors("flow"), noise, settings.steps, device, settings.dtype)
+    vocoder = VocoderStream(_hift(device), BANDS, drawn_noise(device), device)
+    record = recorder(settings, device)
+    voices = Token2Wav(flow, vocoder, settings, time.monotonic, record)
+    if has_graphs:
+        voices.warm_up(_VOICE_FRAMES, [1])
+    return voices
 
 
 def half(device: torch.device, say: Outcomes) -> None:

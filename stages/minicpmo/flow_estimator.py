@@ -71,7 +71,8 @@ class EstimatorBlock:
     out: Linear
     ffn_in: Linear
     ffn_out: Linear
-    convolutions: tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+    convolutions: tuple[Linear, Linear]
+    """Over three frames side by side, the earliest first."""
     convolution_norm: Norm
     time: Linear
 
@@ -91,17 +92,16 @@ class EstimatorBlock:
         self, x: torch.Tensor, past: torch.Tensor, ends: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return what the convolutions add, and the columns that they keep."""
-        before_first, before_second = past.chunk(2, 1)
-        first = torch.cat([before_first, x.transpose(1, 2)], 2)
-        x = F.conv1d(first, *self.convolutions[0]).transpose(1, 2)
-        x = F.mish(self.convolution_norm(x)).transpose(1, 2)
-        second = torch.cat([before_second, x], 2)
-        x = F.conv1d(second, *self.convolutions[1]).transpose(1, 2)
+        before_first, before_second = past.transpose(1, 2).chunk(2, 2)
+        first = torch.cat([before_first, x], 1)
+        x = F.mish(self.convolution_norm(_convolved(first, self.convolutions[0])))
+        second = torch.cat([before_second, x], 1)
+        x = _convolved(second, self.convolutions[1])
         kept = [
-            one[..., -CONTEXT_COLUMNS:] if ends is None else one.index_select(2, ends)
+            one[:, -CONTEXT_COLUMNS:] if ends is None else one.index_select(1, ends)
             for one in (first, second)
         ]
-        return x, torch.cat(kept, 1)
+        return x, torch.cat(kept, 2).transpose(1, 2)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -184,10 +184,11 @@ def take_estimator(sizes: FlowSizes, tensors: NamedTensors) -> Estimator:
 def _block(sizes: FlowSizes, tensors: NamedTensors, name: str) -> EstimatorBlock:
     wide, inner = sizes.wide, sizes.wide_heads * sizes.head_size
 
-    def convolution(place: int) -> tuple[torch.Tensor, torch.Tensor]:
-        weight = f"{name}.conv.block.{place}"
-        shape = (wide, wide, CONTEXT_COLUMNS + 1)
-        return tensors.take(f"{weight}.weight", shape), tensors.take(f"{weight}.bias", (wide,))
+    def convolution(place: int) -> Linear:
+        named = f"{name}.conv.block.{place}"
+        weight = tensors.take(f"{named}.weight", (wide, wide, CONTEXT_COLUMNS + 1))
+        bias = tensors.take(f"{named}.bias", (wide,))
+        return Linear(weight.transpose(1, 2).flatten(1), bias)
 
     return EstimatorBlock(
         heads=sizes.wide_heads,
@@ -203,6 +204,16 @@ def _block(sizes: FlowSizes, tensors: NamedTensors, name: str) -> EstimatorBlock
         convolution_norm=tensors.norm(f"{name}.conv.block.3", wide, _EPSILON),
         time=tensors.linear(f"{name}.adaLN_modulation.1", _PARTS * wide, wide),
     )
+
+
+def _convolved(x: torch.Tensor, weights: Linear) -> torch.Tensor:
+    """Return [rows, frames, wide] for two frames more.
+
+    A linear layer, because a GPU's convolutions turn frames and channels round before and after.
+    """
+    frames = x.shape[1] - CONTEXT_COLUMNS
+    windows = [x[:, start : start + frames] for start in range(CONTEXT_COLUMNS + 1)]
+    return weights(torch.cat(windows, 2))
 
 
 def _moved(x: torch.Tensor, shift: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:

@@ -25,12 +25,14 @@ from stages.minicpmo.flow_state import FlowState
 from stages.minicpmo.flow_walk import Walk, Walked, hiding_bias
 from stages.minicpmo.schedule import MAX_CALL_CODES
 
-_BATCHES: Final = (1, 2, 4, 8)
+_BATCHES: Final = (1, 2, 4, 8, 16)
 """A batch between two of them takes the larger one's time."""
 _ALIGNED: Final = 8
 """Attention copies a bias whose rows do not begin at a multiple of so many values."""
 _CONDITIONS: Final = 3
 """What is known of a frame: the conformer's, the speaker's and the voice's values."""
+_WORKSPACE_BYTES: Final = 128 << 20
+"""What matrix products of graphs work in, and what is lost between blocks of memory."""
 
 
 class Recorder(Protocol):
@@ -194,4 +196,5 @@ def graph_bytes(
     made = (sum(shape.batches) + most) * (shape.frames * pair + kept)
     # One block's keys and values side by side, as it needs them, and what the layers pass on.
     inner = 2 * most * (2 * (shape.frames + shape.past) * pair + 8 * shape.frames * sizes.wide_ffn)
-    return (2 * steps * sizes.depth * (read + made) + inner) * dtype.itemsize
+    values = 2 * steps * sizes.depth * (read + made) + inner
+    return values * dtype.itemsize + _WORKSPACE_BYTES

@@ -46,14 +46,16 @@ _TINY: Final = 1e-9
 _PLACES: Final = range(len(_LENGTHEN))
 
 _Convolution = tuple[torch.Tensor, torch.Tensor]
+_Bend = tuple[torch.Tensor, torch.Tensor]
+"""A steepness a, and 1 / a."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Residual:
     """Three pairs of convolutions, the first of each with holes; each is added to its input."""
 
-    pairs: tuple[tuple[torch.Tensor, _Convolution, torch.Tensor, _Convolution], ...]
-    """Each convolution behind the steepness of what bends its input."""
+    pairs: tuple[tuple[_Bend, _Convolution, _Bend, _Convolution], ...]
+    """Each convolution behind what bends its input."""
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """Return [batch, channels, columns] for the same."""
@@ -188,8 +190,9 @@ def _take_stage(named: NamedTensors, place: int, channels: list[int]) -> Stage:
 
 
 def _residual(named: NamedTensors, name: str, size: int, width: int) -> Residual:
-    def bend(group: int, place: int) -> torch.Tensor:
-        return named.take(f"{PREFIX}{name}.activations{group}.{place}.alpha", (size,))[:, None]
+    def bend(group: int, place: int) -> _Bend:
+        alpha = named.take(f"{PREFIX}{name}.activations{group}.{place}.alpha", (size,))[:, None]
+        return alpha, 1 / (alpha + _TINY)
 
     def convolution(group: int, place: int) -> _Convolution:
         return _normed(named, f"{name}.convs{group}.{place}", (size, size, width), size)
@@ -213,6 +216,7 @@ def _normed(named: NamedTensors, name: str, shape: tuple[int, int, int], out: in
     return weight, named.take(f"{PREFIX}{name}.bias", (out,))
 
 
-def _bent(x: torch.Tensor, steepness: torch.Tensor) -> torch.Tensor:
+def _bent(x: torch.Tensor, bend: _Bend) -> torch.Tensor:
     """Return x + sin²(a x) / a."""
-    return x + (1 / (steepness + _TINY)) * (x * steepness).sin().square()
+    steepness, inverse = bend
+    return torch.addcmul(x, inverse, (x * steepness).sin().square())

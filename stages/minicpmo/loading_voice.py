@@ -54,20 +54,34 @@ async def load_voice(settings: MiniCPMOSettings) -> LoadedVoice:
     """
     folder = await asyncio.to_thread(checkpoint_folder, settings)
     config = read_config(folder)
-    setup = TalkerSetup.of(
-        config.tts,
-        SERVING_RULES,
-        PUBLISHED_TALKER,
-        session_tokens=settings.talker.session_tokens,
-    )
+    setup = talker_setup(settings, config.tts)
     args = talker_engine_settings(settings, folder, config.tts)
     engine = ResumableEngine(args, VllmBackend(args, time.monotonic), time.monotonic)
     await engine.start()
     try:
-        return await asyncio.to_thread(_load_rest, settings, folder, config, (engine, setup))
+        condition = await asyncio.to_thread(load_condition, settings, folder, config)
+        talker = Talker(engine, condition, setup)
+        return await asyncio.to_thread(load_sound, settings, folder, talker)
     except BaseException:
         await engine.stop()
         raise
+
+
+def talker_setup(settings: MiniCPMOSettings, tts: TtsConfig) -> TalkerSetup:
+    """Return what all units are spoken with. Raises TalkerUnsupported."""
+    tokens = settings.talker.session_tokens
+    return TalkerSetup.of(tts, SERVING_RULES, PUBLISHED_TALKER, session_tokens=tokens)
+
+
+def load_sound(settings: MiniCPMOSettings, folder: Path, talker: Talker) -> LoadedVoice:
+    """Load flow, vocoder and voices beside a talker that is there."""
+    prompts, voices = load_prompts(settings, folder), load_token2wav(settings, folder)
+    return LoadedVoice(
+        talker=talker,
+        desk=VoiceDesk(voices, batch=_batch(settings)),
+        prompts=prompts,
+        memory=voice_memory(settings, voices, prompts.own),
+    )
 
 
 def max_sessions(settings: MiniCPMOSettings) -> int:
@@ -112,23 +126,6 @@ def talker_engine_settings(
         load_format=own.load_format,
         max_item_rows=min(512, own.max_num_batched_tokens),
         **talker_engine_fields(tts, is_v2_runner=is_v2_runner(settings)),
-    )
-
-
-def _load_rest(
-    settings: MiniCPMOSettings,
-    folder: Path,
-    config: MiniCPMOConfig,
-    talker: tuple[ResumableEngine, TalkerSetup],
-) -> LoadedVoice:
-    engine, setup = talker
-    condition = load_condition(settings, folder, config)
-    prompts, voices = load_prompts(settings, folder), load_token2wav(settings, folder)
-    return LoadedVoice(
-        talker=Talker(engine, condition, setup),
-        desk=VoiceDesk(voices, batch=_batch(settings)),
-        prompts=prompts,
-        memory=voice_memory(settings, voices, prompts.own),
     )
 
 

@@ -28,6 +28,7 @@ from stages.minicpmo.schedule import (
     HELD_BACK_SAMPLES,
     LOOK_AHEAD,
     MAX_CALL_CODES,
+    UNIT_SAMPLES,
     VocoderCall,
     Waiting,
     schedule_unit,
@@ -139,7 +140,7 @@ class MiniCPMOStage1:
         unit = _Unit(session, session.interrupts, turn.waiting, turn.vocoder, UnitChunks(speech))
         del turn
         early: asyncio.Future[Codes] = asyncio.get_running_loop().create_future()
-        work = self._codes(session_id, speech, name, self._listener(unit, early))
+        work = self._codes(session_id, speech, name, self._listener(unit, speech, early))
         talking = asyncio.ensure_future(work)
         called = 0
         try:
@@ -149,7 +150,8 @@ class MiniCPMOStage1:
                 called = 1
                 call = self._calls(unit, early.result(), turn_ends=False)[0][0]
                 unit.chunks.coded((self._now() - began_s) * 1000, 0.0)
-                yield await self._sound(unit, call, (_second_after(unit.waiting, call),))
+                after = UNIT_SAMPLES if speech.turn_end else _second_after(unit.waiting, call)
+                yield await self._sound(unit, call, (after,))
             codes = await talking
         finally:
             await _ended(talking)
@@ -218,11 +220,16 @@ class MiniCPMOStage1:
         )
 
     def _listener(
-        self, unit: "_Unit", early: asyncio.Future[Codes]
+        self, unit: "_Unit", speech: Speech, early: asyncio.Future[Codes]
     ) -> Callable[[Codes], None] | None:
-        """Return who waits for the codes of a turn's first call, where that is a short one."""
-        codes_of_call = self._settings.voice.first_call_codes
-        if unit.waiting.has_called or codes_of_call == MAX_CALL_CODES:
+        """Return who waits for the codes of a unit's first call, where more codes may follow them.
+
+        They do where a turn's first call is a short one, and where a turn's end is longer than a
+        second: playback would not last until the last code of it.
+        """
+        first, is_first = self._settings.voice.first_call_codes, not unit.waiting.has_called
+        codes_of_call = first if is_first else MAX_CALL_CODES
+        if codes_of_call == MAX_CALL_CODES and not speech.turn_end:
             return None
         wanted = codes_of_call - len(unit.waiting.codes)
 

@@ -259,6 +259,23 @@ async def test_the_first_sound_is_there_before_all_codes_are() -> None:
     await bench.engine.stop()
 
 
+async def test_a_long_end_of_a_turn_sounds_before_all_its_codes_are_there(bench: Bench) -> None:
+    await bench.say(FULL, turn_start=True)
+    bench.backend.hold_after = 30
+    bench.backend.script = [*range(1, 61), STOP]
+    end = speech(" a b c d", turn_end=True)
+    async with aclosing(bench.stage.speak(ONE, end)) as chunks:  # type: ignore[type-var]
+        first = await anext(chunks)
+        assert bench.backend.script
+        assert (first.samples, first.transcript, first.turn_end) == (24_000, " a b", False)
+        bench.backend.go_on()
+        left = [chunk async for chunk in chunks]
+    assert "".join(chunk.transcript for chunk in left) == " c d"
+    assert [chunk.turn_end for chunk in left] == [False, False, True]
+    # Of 60 codes and three of the unit before, and what its last call held back.
+    assert first.samples + sum(samples(left)) == 63 * 960 + 3840
+
+
 @pytest.mark.parametrize(("codes", "calls"), [(9, 1), (12, 1), (17, 2)])
 async def test_a_unit_that_stops_early_still_lasts_a_second(codes: int, calls: int) -> None:
     bench = await warm(first_call_codes=12)

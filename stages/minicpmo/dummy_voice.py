@@ -16,7 +16,7 @@ from stages.minicpmo.hift import take_hift
 from stages.minicpmo.named_tensors import NamedTensors
 from stages.minicpmo.talker_unit import CODES_PER_SECOND
 from stages.minicpmo.token2wav import NOISE_COLUMNS, Token2Wav, Token2WavSettings, recorder
-from stages.minicpmo.vocoder_stream import VocoderStream, drawn_noise
+from stages.minicpmo.vocoder_stream import VocoderStream, batches_on, drawn_noise
 from stages.minicpmo.voice_prompt import VoicePrompt
 from stages.minicpmo.weight_rule import rules
 
@@ -38,7 +38,8 @@ def dummy_token2wav(
         },
         device,
     )
-    vocoder = VocoderStream(hift, PUBLISHED.bands, drawn_noise(device), device)
+    batches = batches_on(device, settings.max_batch)
+    vocoder = VocoderStream(hift, PUBLISHED.bands, drawn_noise(device), device, batches)
     return Token2Wav(flow, vocoder, settings, now_s, recorder(settings, device))
 
 

@@ -32,6 +32,7 @@ from stages.minicpmo.vocoder_stream import (
     VocoderCallMel,
     VocoderState,
     VocoderStream,
+    batches_on,
     drawn_noise,
     vocoder_state_bytes,
 )
@@ -133,7 +134,9 @@ class Token2Wav:
         """Load both networks; raise CheckpointUnreadable, which names the file at fault."""
         noise = draw_noise(BANDS, NOISE_COLUMNS, settings.seed)
         flow = load_flow(folder, noise, settings.steps, device, settings.dtype)
-        vocoder = VocoderStream(load_hift(folder, device), BANDS, drawn_noise(device), device)
+        batches = batches_on(device, settings.max_batch)
+        hift, drawn = load_hift(folder, device), drawn_noise(device)
+        vocoder = VocoderStream(hift, BANDS, drawn, device, batches)
         return cls(flow, vocoder, settings, now_s, recorder(settings, device))
 
     def turn_bytes(self, voice_frames: int) -> int:

@@ -8,6 +8,9 @@ Rule 3: the last 3840 samples are held back, except at the last call of a turn. 
         together are exactly as long as its mel.
 Rule 4: a call makes a new state; the old one stays as it was.
 Rule 5: calls of a batch are as long as each other, so that no row is filled up.
+Rule 6: a batch may be filled up with its last row to a size that was there before: a GPU's library
+        looks for its way through each convolution anew for each size, which takes longer than many
+        calls.
 """
 
 import zlib
@@ -23,6 +26,7 @@ from stages.minicpmo.hift import FRAME_SAMPLES
 from stages.minicpmo.schedule import HELD_BACK_SAMPLES
 
 KEPT_FRAMES: Final = HELD_BACK_SAMPLES // FRAME_SAMPLES
+GPU_BATCHES: Final = (1, 2, 4, 8, 16, 32, 64)
 _FULL_SCALE: Final = 32_767.0
 
 Noise = Callable[[int, int, tuple[int, int]], torch.Tensor]
@@ -93,8 +97,15 @@ class VocoderStream:
     """The vocoder on one device. It holds no turn."""
 
     def __init__(
-        self, network: VocoderNetwork, bands: int, noise: Noise, device: torch.device
+        self,
+        network: VocoderNetwork,
+        bands: int,
+        noise: Noise,
+        device: torch.device,
+        batches: Sequence[int] = (),
     ) -> None:
+        """`batches` are the sizes, ascending, that batches are filled up to."""
+        self._batches = batches
         self._network = network
         self._bands = bands
         self._noise = noise
@@ -117,7 +128,9 @@ class VocoderStream:
         if any(not call.is_last and call.mel.shape[1] < KEPT_FRAMES for call in calls):
             raise ValueError("a call is too short to hold anything back")
         with torch.inference_mode():
-            mel = torch.stack([torch.cat([call.state.mel, call.mel], 1) for call in calls])
+            size = next((one for one in self._batches if one >= len(calls)), len(calls))
+            filled = [*calls, *[calls[-1]] * (size - len(calls))]
+            mel = torch.stack([torch.cat([call.state.mel, call.mel], 1) for call in filled])
             source = self._sources(calls, mel)
             waves = self._network.wave(mel, source)
             return [self._sound(call, mel[i], source[i], waves[i]) for i, call in enumerate(calls)]
@@ -125,8 +138,9 @@ class VocoderStream:
     def _sources(self, calls: Sequence[VocoderCallMel], mel: torch.Tensor) -> torch.Tensor:
         shape = (mel.shape[2] * FRAME_SAMPLES, self._network.harmonic_count)
         noise = [self._noise(call.state.seed, call.state.calls, shape) for call in calls]
+        noise += [noise[-1]] * (len(mel) - len(calls))
         source = self._network.source(self._network.pitch(mel), torch.stack(noise).to(self._device))
-        for row, call in zip(source, calls, strict=True):
+        for row, call in zip(source, calls, strict=False):
             row[: len(call.state.source)] = call.state.source
         return source
 
@@ -156,6 +170,13 @@ def drawn_noise(device: torch.device) -> Noise:
         return torch.randn(shape, generator=generator, device=device)
 
     return draw
+
+
+def batches_on(device: torch.device, most: int) -> Sequence[int]:
+    """Return the sizes that batches of up to `most` calls are filled up to there."""
+    if device.type != "cuda":
+        return ()
+    return (*(size for size in GPU_BATCHES if size < most), most)
 
 
 def no_noise(seed: int, call: int, shape: tuple[int, int]) -> torch.Tensor:

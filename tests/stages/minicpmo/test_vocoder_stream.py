@@ -16,8 +16,10 @@ from stages.minicpmo.hift import FRAME_SAMPLES, RATE_HZ, take_hift
 from stages.minicpmo.named_tensors import WrongTensors
 from stages.minicpmo.schedule import HELD_BACK_SAMPLES
 from stages.minicpmo.vocoder_stream import (
+    Sound,
     VocoderCallMel,
     VocoderStream,
+    batches_on,
     drawn_noise,
     no_noise,
     to_pcm,
@@ -168,6 +170,38 @@ def test_turns_in_a_batch_are_as_alone_and_have_their_own_noise() -> None:
         assert torch.equal(one.state.mel, alone.state.mel)
     (other,) = stream.run([VocoderCallMel(stream.begin(3), mels[0], is_last=False)])
     assert far(other.wave, together[0].wave.numpy()) > OTHER_CPU
+
+
+def test_a_batch_that_is_filled_up_sounds_as_it_is() -> None:
+    class Counted(Humming):
+        rows: Final[list[int]] = []
+
+        def wave(self, mel: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+            self.rows.append(len(mel))
+            return super().wave(mel, source)
+
+    counted = VocoderStream(Counted(), BANDS, no_noise, CPU, (1, 4))
+    for count in (1, 2, 4, 5):
+        call = VocoderCallMel(counted.begin(0), torch.zeros(BANDS, 41), is_last=False)
+        assert len(counted.run([call] * count)) == count
+    assert Counted.rows == [1, 4, 4, 5]
+    mels = [torch.from_numpy(recorded()[f"{name}_mel_0"]) for name in ("a_steps5", "b_steps5")]
+    waves = []
+    for batches in ((), (4,)):
+        stream = VocoderStream(hift(), BANDS, drawn_noise(CPU), CPU, batches)
+        made, states = list[Sound](), [stream.begin(seed) for seed in range(2)]
+        for mel in mels:
+            calls = [VocoderCallMel(state, mel, is_last=False) for state in states]
+            made = stream.run(calls)
+            states = [sound.state for sound in made]
+        waves.append(torch.stack([sound.wave for sound in made]))
+    assert far(waves[1], waves[0]) < 1e-3
+    assert far(waves[0][0], waves[0][1]) > 1e-2
+
+
+def test_batches_are_filled_up_on_a_gpu_alone() -> None:
+    assert batches_on(CPU, 16) == ()
+    assert batches_on(torch.device("cuda"), 6) == (1, 2, 4, 6)
 
 
 def test_noise_is_decided_by_seed_and_call_alone() -> None:

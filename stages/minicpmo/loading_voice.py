@@ -35,7 +35,6 @@ from stages.minicpmo.voice_memory import (
     FRAMES_PER_SECOND,
     VoiceMemory,
     VoiceSizes,
-    needed_bytes,
     shared_bytes,
 )
 from stages.minicpmo.voice_prompt import NamedPrompt, Prompts
@@ -182,12 +181,11 @@ def voice_memory(settings: MiniCPMOSettings, voices: Token2Wav, own: NamedPrompt
     sizes = VoiceSizes(voices.turn_bytes, voices.voice_bytes)
     frames = max(len(own.prompt.mel), round(settings.voice.prompt_s * FRAMES_PER_SECOND))
     batch, kept = _batch(settings), settings.voice.max_voices
-    graphs = voices.graph_bytes(frames)
-    shared = graphs + shared_bytes(sizes, max_batch=batch, max_voices=kept, frames=frames)
-    whole = given or graphs + needed_bytes(
-        sizes, sessions=sessions, max_batch=batch, max_voices=kept, frames=frames
-    )
+    shared = shared_bytes(sizes, max_batch=batch, max_voices=kept, frames=frames)
+    shared += voices.graph_bytes(frames)
+    # Each session may bring a voice of its own.
     one = sizes.turn_bytes(frames) + sizes.voice_bytes(frames)
+    whole = given or sessions * one + shared
     if whole < shared + one:
         raise ValueError(
             f"model_settings.voice.memory_bytes must be {shared + one} at least: {shared} bytes "

@@ -435,6 +435,19 @@ async def test_a_voice_stands_in_the_context(bench: Bench) -> None:
     assert bench.stage.conversation(talk.session).context.reference is reference
 
 
+async def test_the_operators_voice_stands_where_a_session_brings_none(
+    bench_of: Callable[..., Any],
+) -> None:
+    bench = await bench_of()
+    own = await bench.ear.learn_voice(second(4, seconds=2))
+    bench.loaded = replace(bench.loaded, own_voice=own)
+    await bench.stage.warm_up()
+    silent = await bench.talk("silent")
+    assert bench.stage.conversation(silent.session).context.reference is own
+    brings = await bench.talk("brings", voice_sample=second(3, seconds=3))
+    assert bench.stage.conversation(brings.session).context.reference is not own
+
+
 async def test_what_was_said_is_restored_in_another_place(bench: Bench) -> None:
     talk = await bench.talk()
     while not (said := bench.stage.snapshot(talk.session)):

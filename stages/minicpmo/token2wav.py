@@ -27,7 +27,13 @@ from stages.minicpmo.flow import Flow, FlowCall, FlowMel, draw_noise
 from stages.minicpmo.flow_graphs import CudaRecorder, Recorder, graph_bytes
 from stages.minicpmo.flow_sizes import KEPT_FRAMES, FlowSizes, flow_state_bytes
 from stages.minicpmo.flow_state import FlowState
-from stages.minicpmo.schedule import LOOK_AHEAD, MAX_CALL_CODES, SILENCE_CODE, VocoderCall
+from stages.minicpmo.schedule import (
+    LOOK_AHEAD,
+    MAX_CALL_CODES,
+    MIN_CALL_CODES,
+    SILENCE_CODE,
+    VocoderCall,
+)
 from stages.minicpmo.vocoder_stream import (
     VocoderCallMel,
     VocoderState,
@@ -192,6 +198,9 @@ class Token2Wav:
     def warm_up(self, voice_frames: int, batch_sizes: Sequence[int]) -> None:
         """Run batches of these sizes from a turn's beginning until its memory is full.
 
+        A single turn then has calls of every other length that the schedule can make, which come
+        where speech ends.
+
         Where there are graphs, they are recorded first, by the thread that calls this; so it must
         be the one that calls `speak`.
         """
@@ -213,6 +222,9 @@ class Token2Wav:
                 call = VocoderCall(spoken, is_first=number == 0, is_last=False)
                 made = self.speak([Due(turn, call) for turn in turns])
                 turns = [one.turn for one in made if isinstance(one, Spoken)]
+            if size == 1:
+                for call in _calls_at_ends():
+                    self.speak([Due(turn, call) for turn in turns])
 
     def _refusal(self, due: Due) -> StageFailed | None:
         call = due.call
@@ -279,6 +291,13 @@ def recorder(settings: Token2WavSettings, device: torch.device) -> Recorder | No
     if settings.graph_frames and device.type == "cuda":
         return CudaRecorder(device)
     return None
+
+
+def _calls_at_ends() -> Iterator[VocoderCall]:
+    """Yield a call of each length but the longest, none of them a turn's first."""
+    for length in range(LOOK_AHEAD, MAX_CALL_CODES):
+        is_last = length < MIN_CALL_CODES
+        yield VocoderCall((SILENCE_CODE,) * length, is_first=False, is_last=is_last)
 
 
 def turn_bytes(sizes: FlowSizes, steps: int, dtype: torch.dtype, voice_frames: int) -> int:

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from session.errors import StageFailed
 from stages.minicpmo.schedule import VocoderCall
@@ -20,6 +20,9 @@ from stages.minicpmo.token2wav import Due, Spoken, Turn, Voice
 from stages.minicpmo.voice_prompt import VoicePrompt
 
 T = TypeVar("T")
+
+_ALL_SIZES: Final = 16
+"""Batches below it are warmed up in all sizes; larger ones are rare."""
 
 
 class Voices(Protocol):
@@ -73,8 +76,12 @@ class VoiceDesk:
         return len(self._waiting)
 
     async def warm_up(self, voice_frames: int) -> None:
-        """Run the batches that rounds will have, with a voice of so many frames of mel."""
-        sizes = [size for size in (1, 2, 4, 8, 16, 32, 64) if size < self._batch]
+        """Run the batches that rounds will have, with a voice of so many frames of mel.
+
+        On a GPU the first batch of a size takes some tenths of a second more, and all rounds wait.
+        """
+        sizes = [*range(1, _ALL_SIZES), 16, 32, 64]
+        sizes = [size for size in sizes if size < self._batch]
         await self._in_thread(lambda: self._voices.warm_up(voice_frames, [*sizes, self._batch]))
 
     async def prepare(self, key: str, prompt: VoicePrompt) -> Voice:

@@ -398,9 +398,10 @@ def test_a_warm_up_records_graphs_and_turns_sound_as_without(folder: Path) -> No
     voices = Token2Wav(new_flow(), vocoder(folder), settings, Clock(), reruns)
     assert without.graph_bytes(80) == 0
     assert 0 < voices.graph_bytes(60) == voices.graph_bytes(80) < voices.graph_bytes(100)
-    voices.warm_up(60, [3])
+    voices.warm_up(60, [1, 3])
     assert reruns.sizes == [3, 2, 1]
-    assert reruns.played == [3] * 4
+    # Four calls of each size, and one of every shorter length.
+    assert reruns.played == [1] * (4 + 25) + [3] * 4
     reruns.played.clear()
     calls = calls_of(CODES)
     waves = [speak(one, one.begin(voice_of(one), 1), calls) for one in (voices, without)]

@@ -134,7 +134,15 @@ async def test_warming_up_has_the_sizes_of_rounds() -> None:
     voices = SlowVoices()
     desk = VoiceDesk(voices, batch=6)
     await desk.warm_up(600)
-    assert [len(one) for one in voices.rounds] == [1, 2, 4, 6]
+    assert [len(one) for one in voices.rounds] == [1, 2, 3, 4, 5, 6]
+    desk.close()
+
+
+async def test_of_large_batches_not_every_size_is_warmed_up() -> None:
+    voices = SlowVoices()
+    desk = VoiceDesk(voices, batch=40)
+    await desk.warm_up(600)
+    assert [len(one) for one in voices.rounds] == [*range(1, 16), 16, 32, 40]
     desk.close()
 
 

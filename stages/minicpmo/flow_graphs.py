@@ -139,7 +139,7 @@ class WalkGraphs:
     ) -> Walked | None:
         """Return what the walk of this batch yields; None if no graph has room for it.
 
-        Keys, values and columns are views of memory that the next call overwrites.
+        All of it are views of memory that the next call overwrites.
         """
         count, frames = known.shape[:2]
         size = next((one for one in self._shape.batches if one >= count), None)
@@ -149,7 +149,7 @@ class WalkGraphs:
         self._fill(noise, known, states)
         made = self._graphs[size]()
         return Walked(
-            made.mel[:count, :frames].clone(),
+            made.mel[:count, :frames],
             made.attention[:, :, : 2 * count, :, :frames],
             made.convolutions[:, :, : 2 * count],
         )

@@ -11,9 +11,11 @@ Rule 5: batches may be walked by graphs that were recorded beforehand (`capture`
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from stages.minicpmo.conformer import Conformer, ConformerRows, Past, take_conformer
 from stages.minicpmo.flow_estimator import Estimator, EstimatorPast, Filled, take_estimator
@@ -23,6 +25,14 @@ from stages.minicpmo.flow_state import FlowState, NewRows, empty_state, successo
 from stages.minicpmo.flow_walk import Walk, Walked, hiding_bias
 from stages.minicpmo.named_tensors import Linear, NamedTensors
 from stages.minicpmo.schedule import LOOK_AHEAD
+
+_ATTENTION: Final = [
+    SDPBackend.FLASH_ATTENTION,
+    SDPBackend.EFFICIENT_ATTENTION,
+    SDPBackend.MATH,
+]
+"""All but cuDNN's, which takes a tenth of a second to prepare for each new shape. In a graph, whose
+shapes are prepared when it is recorded, it is welcome."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,7 +170,7 @@ class Flow:
         self, calls: Sequence[FlowCall], condition: torch.Tensor, *, is_last: bool
     ) -> list[FlowMel]:
         states = [call.state for call in calls]
-        with torch.inference_mode():
+        with torch.inference_mode(), sdpa_kernel(_ATTENTION):
             codes = torch.tensor([call.codes for call in calls], device=self._device)
             rows = self._encode(codes, states, is_last=is_last)
             mu = self._parts.to_mel(rows.rows)

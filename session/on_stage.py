@@ -42,6 +42,9 @@ def handle(state: SessionState, stimulus: StageAnswer, now: float) -> list[Effec
     """Apply one answer of a stage."""
     match stimulus:
         case UnitFinished(seq=seq, result=result):
+            if _comes_too_soon(state, result):
+                state.append.keep(seq, result)
+                return []
             return _unit_finished(state, seq, result, now)
         case UnitFailed(seq=seq, error=error):
             return _unit_failed(state, seq, error, now)
@@ -57,6 +60,20 @@ def handle(state: SessionState, stimulus: StageAnswer, now: float) -> list[Effec
             return fail_answer(state, error, "speech_failed") + pump(state, now)
         case _:
             assert_never(stimulus)
+
+
+def _comes_too_soon(state: SessionState, result: UnitResult) -> bool:
+    """Whether the model speaks again while the sound of an answer that is over is still made."""
+    active = state.response.active
+    return result.decision is Decision.SPEAK and active is not None and active.is_turn_ended
+
+
+def _early_answer(state: SessionState, now: float) -> list[Effect]:
+    """Deal with the answer that came too soon, once the one before it has ended."""
+    pending, result = state.append.pending, state.append.early
+    if pending is None or result is None or state.response.active is not None:
+        return []
+    return _unit_finished(state, pending.seq, result, now)
 
 
 def _unit_failed(state: SessionState, seq: int, error: DuplexError, now: float) -> list[Effect]:
@@ -194,4 +211,5 @@ def _speech_finished(state: SessionState, seq: int, now: float) -> list[Effect]:
     response.speaking = None
     if continuations_spent(state) and not response.jobs:
         response.is_turn_ended = True
-    return speak_next(state, response, now) + pump(state, now)
+    effects = speak_next(state, response, now)
+    return effects + _early_answer(state, now) + pump(state, now)

@@ -4,12 +4,15 @@ Rule 1: sequence numbers start at 1 in every epoch and have no gaps among commit
 Rule 2: a number is taken only by a commit; after a roll back the next unit uses it again.
 Rule 3: units of silence are counted for one owner at a time, an answer or a turn of the model that
         has none yet; another owner starts at zero.
+Rule 4: an answer that came too soon waits here. Its unit is out until the answer is taken, so that
+        a cancellation finds it not consumed.
 """
 
 from dataclasses import dataclass
 
 from session.errors import LocalProtocolError
 from session.ids import OperationId
+from session.unit import UnitResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,8 @@ class AppendLedger:
 
     committed_seq: int = 0
     pending: PendingAppend | None = None
+    early: UnitResult | None = None
+    """What Stage0 has answered to the unit that is out, before that could be dealt with."""
     last_submit_at_s: float | None = None
     last_input_at_s: float | None = None
     _continued: str = ""
@@ -65,15 +70,20 @@ class AppendLedger:
         pending = self.pending
         if pending is None or pending.seq != seq:
             return None
-        self.pending = None
+        self.pending = self.early = None
         self.committed_seq = seq
         return pending
 
+    def keep(self, seq: int, result: UnitResult) -> None:
+        """Let the answer to unit `seq` wait, if that is the unit that is out."""
+        if self.pending is not None and self.pending.seq == seq:
+            self.early = result
+
     def roll_back(self) -> None:
         """The unit that is out was not consumed."""
-        self.pending = None
+        self.pending = self.early = None
 
     def enter_epoch(self) -> None:
         """A cancellation: numbering starts anew."""
-        self.pending = None
+        self.pending = self.early = None
         self.committed_seq = 0

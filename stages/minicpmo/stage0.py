@@ -205,9 +205,10 @@ class MiniCPMOStage0:
 
     async def interrupt(self, session_id: SessionId, heard: str, *, undoes_unit: bool) -> None:
         """Stop, and remember the answer in progress as far as it was heard."""
-        loaded, session = self._ready(), self._sessions.get(session_id)
+        session = self._sessions.get(session_id)
         if session is None:
             return
+        loaded = self._ready()
         session.interrupts += 1
         await loaded.language.cancel(session_id)
         conversation = session.conversation
@@ -224,8 +225,10 @@ class MiniCPMOStage0:
     async def close(self, session_id: SessionId) -> None:
         """Release everything; unknown sessions are no error."""
         session = self._sessions.pop(session_id, None)
+        if session is None:
+            return
         await self._ready().language.close(session_id)
-        if session is not None and session.preparing:
+        if session.preparing:
             await asyncio.wait(session.preparing)
 
     def _ready(self) -> Loaded:

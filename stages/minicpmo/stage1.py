@@ -185,12 +185,11 @@ class MiniCPMOStage1:
 
     async def close(self, session_id: SessionId) -> None:
         """Release everything; unknown sessions are no error."""
-        loaded = self._ready()
         session = self._sessions.pop(session_id, None)
         if session is not None:
             session.interrupts += 1
-        await loaded.talker.close(session_id)
-        loaded.memory.release(session_id)
+            await self._ready().talker.close(session_id)
+            self._ready().memory.release(session_id)
 
     def _ready(self) -> LoadedVoice:
         if self._loaded is None:

@@ -117,6 +117,18 @@ MUTANTS = [
         "    state.config = candidate\n    state.config_generation += 1\n",
     ),
     Mutant(
+        "an answer that comes too soon joins the one before",
+        "on_stage.py",
+        "    return result.decision is Decision.SPEAK and active is not None and active.is_turn_ended",
+        "    return False",
+    ),
+    Mutant(
+        "an answer that waits is forgotten",
+        "on_stage.py",
+        "    if pending is None or result is None or state.response.active is not None:\n",
+        "    if True:\n",
+    ),
+    Mutant(
         "deferred overlap is forgotten",
         "pump.py",
         "    if state.response.active is not None or not state.input.has_deferred:\n",

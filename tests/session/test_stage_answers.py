@@ -3,14 +3,16 @@
 import pytest
 
 from session.config import ResponseOptions
+from session.effects import CancelStages, Synthesize
 from session.errors import LocalProtocolError, StageFailed, StageUnavailable
-from session.events import ItemAdded, ResponseFinished, SpeechDelta
+from session.events import ItemAdded, ResponseFinished, ResponseStarted, SpeechDelta
 from session.fence import Fence
 from session.ids import ItemId, ResponseId, SessionId
 from session.ledger.playback import PlaybackLedger
 from session.ledger.response import Response, ResponseLedger
 from session.stimuli import (
     ItemCreated,
+    ResponseCancelRequested,
     ResponseRequested,
     SpeechArrived,
     SpeechFailed,
@@ -18,7 +20,7 @@ from session.stimuli import (
     UnitFailed,
     UnitFinished,
 )
-from session.unit import Decision, SegmentMetrics, SpeechChunk, UnitResult
+from session.unit import Decision, SegmentMetrics, SpeechChunk, SpeechMetrics, UnitResult
 from tests.session.driver import AUTO, TURN_MODE, Driver, speaking
 
 CREATE = ResponseRequested(ResponseOptions())
@@ -95,12 +97,89 @@ def test_metrics_of_all_units_ride_on_the_answer() -> None:
     assert d.said(ResponseFinished)[0].metrics == (metrics,)
 
 
+def test_a_chunk_tells_its_time_by_what_it_lasts() -> None:
+    took = SpeechMetrics(talker_ms=100, flow_ms=50, vocoder_ms=30, waited_ms=20, batch=4)
+    assert took.total_ms == 200
+    assert SpeechChunk(bytes(48_000), "", metrics=took).real_time_factor == 0.2
+    assert SpeechChunk(b"", "", metrics=took).real_time_factor is None
+    assert SpeechChunk(bytes(48_000), "").real_time_factor is None
+
+
 def test_a_unit_of_metrics_alone_says_nothing() -> None:
     d = Driver()
     d.append(1000)
     unit = d.last_unit()
     effects = d.do(UnitFinished(unit.fence, unit.seq, UnitResult(Decision.SPEAK)))
     assert d.events(effects) == []
+
+
+def answered_early() -> Driver:
+    """Return a session whose model has begun a second answer before the first was all sound."""
+    d = Driver(AUTO)
+    d.append(1000)
+    d.speak("one")
+    d.append(1000)
+    d.speak("two")
+    return d
+
+
+def test_an_answer_that_comes_too_soon_waits_for_the_sound_of_the_one_before() -> None:
+    d = answered_early()
+    assert len(d.asked(Synthesize)) == 1
+    d.append(1000)
+    assert d.last_unit().seq == 2  # its unit is out until the answer counts
+    d.voice("one", turn_end=True)
+    d.voiced()
+    assert d.said(ResponseFinished)[0].item.text == "one"
+    assert d.last_unit().seq == 3
+    d.voice("two", turn_end=True)
+    d.listen()
+    d.voiced()
+    first, second = (done.response_id for done in d.said(ResponseFinished))
+    assert [delta.response_id for delta in d.said(SpeechDelta)] == [first, second]
+    assert first != second
+
+
+def test_an_interruption_takes_back_an_answer_that_waits() -> None:
+    d = answered_early()
+    d.voice("one")
+    unit = d.last_unit()
+    d.do(ResponseCancelRequested())
+    cancel = d.asked(CancelStages)[-1]
+    assert (cancel.heard, cancel.consumed_seq) == ("", 1)
+    again = d.last_unit()
+    assert again.unit.pcm == unit.unit.pcm
+    assert again.fence.epoch == unit.fence.epoch + 1
+    # What was taken back is no answer to a later unit either.
+    d.speak("three")
+    d.append(1000)
+    d.voice("three", turn_end=True)
+    d.voiced()
+    assert len(d.asked(Synthesize)) == 2
+    assert len(d.said(ResponseStarted)) == 2
+
+
+def test_a_speech_that_fails_takes_back_an_answer_that_waits() -> None:
+    d = answered_early()
+    d.voice("one")
+    job = d.last_speech()
+    d.do(SpeechFailed(job.fence, job.seq, StageFailed("out of tune")))
+    assert d.said(ResponseFinished)[0].status == "failed"
+    d.speak("two")
+    d.voice("two", turn_end=True)
+    d.voiced()
+    assert d.said(ResponseFinished)[-1].item.text == "two"
+
+
+def test_only_the_unit_that_is_out_can_be_answered_too_soon() -> None:
+    d = answered_early()
+    unit = d.last_unit()
+    stray = UnitResult(Decision.SPEAK, "stray", turn_end=True)
+    assert d.do(UnitFinished(unit.fence, unit.seq + 1, stray)) == []
+    d.voiced()
+    d.voice("two", turn_end=True)
+    d.voiced()
+    assert d.said(ResponseFinished)[-1].item.text == "two"
 
 
 # --- the ledger of answers --------------------------------------------------------------------

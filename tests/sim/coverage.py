@@ -18,6 +18,7 @@ INTERESTING: Final = frozenset(
         # the conversation
         *("answer completed", "answer cancelled", "answer failed", "epoch moved"),
         *("continuation", "overlap deferred", "tool call", "PlaybackAdvanced", "ItemCut"),
+        *("answered early", "early answer taken back"),
         *("InputTimedOut", "error: input_backpressure"),
         # the ends
         *("end: client_close", "end: server_drain", "end: stage0_lost", "end: stage1_lost"),

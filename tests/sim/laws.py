@@ -116,6 +116,8 @@ class Laws:
         self._opened_at_s: float | None = None
         self._updates = Updates()
         self._unit: Unit | None = None
+        self._answered: tuple[Unit, int] | None = None
+        """The unit whose answer has come and may not count yet, and its epoch."""
         self._accepted = Accepted()
         self._was_open = self._was_out = False
         self._is_configuring = False
@@ -146,7 +148,7 @@ class Laws:
         """Note what must not change."""
         is_stale = self._is_stale(stimulus)
         self._was_open = self.state.life is Life.OPEN
-        self._was_out = self._observer.out is not None
+        self._was_out = self._observer.out is not None or self._answered is not None
         command = stimulus.command if isinstance(stimulus, Received) and not is_stale else None
         if isinstance(command, SessionConfigured):
             self._updates.asked(command)
@@ -159,7 +161,7 @@ class Laws:
         if isinstance(stimulus, UnitFinished) and self._observer.out == (fence, seq):
             self._observer.answered()
             if self._unit is not None:
-                self._accepted.take(self._unit)
+                self._answered = self._unit, stimulus.fence.epoch
         if isinstance(stimulus, StagesConfigured | ConfigureFailed) and not is_stale:
             self._note_configured(stimulus)
 
@@ -188,6 +190,7 @@ class Laws:
             self._frozen() != self._stale or any(not _is_wake(e) for e in effects)
         ):
             raise Violation(f"law 2: a stale {type(stimulus).__name__} changes something")
+        self._take_answered()
         self._observer.see(effects, self._session.fence)
         if isinstance(stimulus, Received) and stimulus.attachment == self.attached:
             self._has_spoken = True
@@ -204,6 +207,17 @@ class Laws:
         self._check_tables(now)
         for effect in effects:
             self._count(effect)
+
+    def _take_answered(self) -> None:
+        """The model has consumed a unit when its answer counts; a cancellation may come first."""
+        if self._answered is None or self.state.append.early is not None:
+            self._common.seen["answered early"] += self._answered is not None
+            return
+        (unit, epoch), self._answered = self._answered, None
+        if epoch == self._session.fence.epoch:
+            self._accepted.take(unit)
+        else:
+            self._common.seen["early answer taken back"] += 1
 
     def _check_visibility(self, stimulus: Stimulus, effects: list[Effect]) -> None:
         """Law 12: on its own the model is seen when it says something, and not before."""

@@ -276,6 +276,7 @@ async def test_what_was_not_heard_of_an_answer_is_forgotten(bench: Bench) -> Non
 async def test_interrupting_nobody_is_no_error(bench: Bench) -> None:
     await bench.stage.interrupt(SessionId("nobody"), "", undoes_unit=False)
     await bench.stage.close(SessionId("nobody"))
+    await bench.stage.interrupt(SessionId("nobody"), "", undoes_unit=False)
 
 
 async def test_a_window_leaves_room_and_the_model_holds_what_is_left(
@@ -493,3 +494,9 @@ async def test_before_the_warm_up_nothing_opens(tokenizer: Tokenizer) -> None:
 
 async def test_the_death_of_the_engine_is_told(bench: Bench) -> None:
     assert await bench.stage.died() == "it was asked"
+
+
+async def test_closing_what_never_opened_is_no_error(tokenizer: Tokenizer) -> None:
+    bench = Bench(tokenizer, WindowOff(), {})
+    await bench.stage.close(SessionId("nobody"))
+    await bench.stage.interrupt(SessionId("nobody"), "", undoes_unit=False)

@@ -433,3 +433,9 @@ async def test_a_voice_can_not_change_and_strangers_are_refused(bench: Bench) ->
         await bench.say(FULL, session=TWO)
     await bench.stage.interrupt(TWO)
     await bench.stage.close(TWO)
+
+
+async def test_closing_what_never_opened_is_no_error() -> None:
+    bench = Bench()
+    await bench.stage.close(ONE)
+    await bench.stage.interrupt(ONE)

@@ -35,7 +35,7 @@ from tools.bench.stage1_outcomes import Outcomes, Rows, UnitSeen, compare, large
 from tools.bench.stage1_recorded import columns, greedy_units
 from tools.bench.stage1_rig import EXTENSION
 
-LOGITS_ALIKE: Final = {"cpu": 1e-4, "cuda": 2e-2}
+LOGITS_ALIKE: Final = {"cpu": 1e-4, "cuda": 5e-2}
 """On a GPU vLLM's attention multiplies float32 in 10 bits less."""
 _TOKENS: Final = 1024
 _TOGETHER: Final = (3, 5)

@@ -295,6 +295,7 @@ async def _cancel(effect: CancelStages, shell: Shell, after: asyncio.Task[None] 
 async def _configure_stages(effect: ConfigureStages, shell: Shell) -> None:
     await _after_cancel(shell)
     try:
+        # It can not change, and may be megabytes.
         runtime = replace(effect.runtime, voice_sample=b"")
         await shell.opened().configure(effect.fence, runtime, effect.generation)
     except (StageError, ClientError) as error:

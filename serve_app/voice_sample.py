@@ -19,4 +19,6 @@ async def with_voice(runtime: RuntimeConfig) -> RuntimeConfig:
             f"the recording of the voice can not be read: {error.message}",
             param="session.ref_audio",
         ) from error
+    if not pcm:
+        raise BadAudio("the recording of the voice has no sound", param="session.ref_audio")
     return replace(runtime, voice_sample=pcm)

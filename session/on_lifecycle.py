@@ -194,6 +194,12 @@ def _update_refusal(state: SessionState, candidate: SessionConfig) -> ClientErro
                 code=UPDATE_CODES[name],
                 param=f"session.{name}",
             )
+    if state.profile.ref_audio and candidate.ref_audio != config.ref_audio:
+        return UnsupportedOption(
+            "the recording of the voice can not change during a session",
+            code="ref_audio_update_unsupported",
+            param="session.ref_audio",
+        )
     if candidate.voice != config.voice and state.response.started:
         return UnsupportedOption(
             "the voice can not change after the first audio",

@@ -92,7 +92,10 @@ class Stage0Model(Protocol):
         ...
 
     async def configure(self, session_id: SessionId, runtime: RuntimeConfig) -> None:
-        """Replace the settings; called between units only. Raises to refuse, changing nothing."""
+        """Replace the settings; called between units only. Raises to refuse, changing nothing.
+
+        The recording of a voice holds from the open on, and does not come again.
+        """
         ...
 
     async def interrupt(self, session_id: SessionId, heard: str, *, undoes_unit: bool) -> None:

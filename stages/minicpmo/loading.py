@@ -15,7 +15,6 @@ from typing import Final
 import torch
 
 from session.errors import UnsupportedOption
-from session.unit import SAMPLE_BYTES, VOICE_RATE_HZ
 from stages.engine.engine import ResumableEngine
 from stages.engine.settings import SPARE_SLOTS, EngineSettings
 from stages.engine.values import Embeddings
@@ -41,6 +40,7 @@ from stages.minicpmo.tokenizer import Tokenizer
 from stages.minicpmo.unit_model import EngineUnitModel
 from stages.minicpmo.vision import VisionEncoder, VisionSizes
 from stages.minicpmo.vllm_args import engine_fields
+from stages.minicpmo.voice_pcm import used_of_recording
 from stages.minicpmo.voice_prompts import read_recording
 from stages.minicpmo.windows import MARKER_TEXT, BasicWindow, ContextWindow, Window, WindowOff
 from stages.prepared_folder import cache_root
@@ -172,7 +172,7 @@ def _own_recording(voice: VoiceSettings) -> bytes | None:
     if voice.prompt is None or not voice.prompt.lower().endswith(".wav"):
         return None
     pcm = read_recording(Path(voice.prompt).expanduser())
-    return pcm[: round(voice.prompt_s * VOICE_RATE_HZ) * SAMPLE_BYTES]
+    return used_of_recording(pcm, voice.prompt_s)
 
 
 def random_tensors(

@@ -23,6 +23,8 @@ from stages.minicpmo.voice_files import FLOW_FILE, HIFT_FILE, refuse_later_layou
 from stages.minicpmo.voice_prompts import prompts_of
 
 NETWORKS: Final = ("llm", "apm", "audio_projection_layer", "vpm", "resampler", "tts")
+_LEAST_BYTES: Final = 4096
+"""What a file of tensors has at least; what stands for one that was not fetched has less."""
 
 
 def faults(settings: MiniCPMOSettings, folder: Path) -> Iterator[str]:
@@ -99,6 +101,12 @@ def _voice_faults(settings: MiniCPMOSettings, folder: Path) -> Iterator[str]:
     missing = [name for name in (FLOW_FILE, HIFT_FILE) if not (folder / name).is_file()]
     if missing:
         yield f"voice.folder: {folder} lacks {' and '.join(missing)}"
+    for file in (folder / FLOW_FILE, folder / HIFT_FILE):
+        if file.is_file() and file.stat().st_size < _LEAST_BYTES:
+            yield (
+                f"voice.folder: {file} has {file.stat().st_size} bytes, which is no file of "
+                "tensors: a placeholder of git-lfs?"
+            )
     try:
         refuse_later_layout(folder)
         prompts = prompts_of(own.prompt, folder, seconds=own.prompt_s, kept=1)

@@ -202,7 +202,7 @@ class VoiceSettings(_Settings):
         description="Memory for all that is spoken; sessions beyond it are refused. null: what "
         "max_sessions need.",
     )
-    seed: int = Field(0, ge=0, description="Of the noise that the flow begins from.")
+    seed: int = Field(0, ge=0, lt=1 << 63, description="Of the noise that the flow begins from.")
     greedy: bool = Field(False, description="Always the likeliest code; for tests.")
 
 

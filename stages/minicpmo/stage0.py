@@ -38,6 +38,7 @@ from stages.minicpmo.ports import Heard, Question
 from stages.minicpmo.settings import MiniCPMOSettings
 from stages.minicpmo.unit_answer import UNIT_BYTES, answer, seed_of, whole_seconds
 from stages.minicpmo.unit_decoder import Tokens, UnitRules
+from stages.minicpmo.voice_pcm import used_of_recording
 from stages.minicpmo.windows import (
     MARKER_TEXT,
     EndSession,
@@ -267,7 +268,7 @@ class MiniCPMOStage0:
     ) -> Context:
         loaded = self._ready()
         if reference is None:
-            sample = runtime.voice_sample
+            sample = used_of_recording(runtime.voice_sample, self._settings.voice.prompt_s)
             reference = await loaded.ear.learn_voice(sample) if sample else loaded.own_voice
         text = context_text(
             runtime.instructions or self._settings.instructions,

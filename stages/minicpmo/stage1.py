@@ -12,13 +12,12 @@ Rule 4: what a session sounds like depends on its voice, its units and its name 
 """
 
 import asyncio
-import hashlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from session.config import RuntimeConfig
-from session.errors import StageRefused, StageUnavailable, UnsupportedOption
+from session.errors import StageRefused, StageUnavailable
 from session.ids import RequestId, SessionId
 from session.unit import SpeechChunk
 from stages.contract import Speech
@@ -58,8 +57,6 @@ class _Session:
     """One session's voice, and its turn."""
 
     voice: Voice
-    sample: bytes
-    """Digest of the recording that the voice is of."""
     turn: _Turn | None = None
     """None: the next unit begins a turn."""
     units: int = 0
@@ -126,7 +123,7 @@ class MiniCPMOStage1:
         except BaseException:
             loaded.memory.release(session_id)
             raise
-        self._sessions[session_id] = _Session(voice, _digest(runtime.voice_sample))
+        self._sessions[session_id] = _Session(voice)
 
     async def speak(self, session_id: SessionId, speech: Speech) -> AsyncIterator[SpeechChunk]:
         """Yield the chunks of one unit's speech."""
@@ -155,6 +152,7 @@ class MiniCPMOStage1:
             codes = await talking
         finally:
             await _ended(talking)
+        _require_wanted(unit)
         unit.chunks.coded(codes.timing.total_ms, codes.timing.queued_ms)
         calls, waiting = self._calls(unit, codes.codes, turn_ends=speech.turn_end)
         left = calls[called:]
@@ -169,11 +167,8 @@ class MiniCPMOStage1:
 
     async def configure(self, session_id: SessionId, runtime: RuntimeConfig) -> None:
         """Take settings between units; of those that can change, none changes the sound."""
-        if _digest(runtime.voice_sample) != self._find(session_id).sample:
-            raise UnsupportedOption(
-                "the recording of the voice can not change during a session",
-                param="session.ref_audio",
-            )
+        del runtime
+        self._find(session_id)
 
     async def interrupt(self, session_id: SessionId) -> None:
         """Stop speaking, and forget the turn."""
@@ -247,20 +242,20 @@ class MiniCPMOStage1:
     async def _sound(self, unit: "_Unit", call: VocoderCall, to_come: Sequence[int]) -> SpeechChunk:
         began_s = self._now()
         spoken = await self._ready().desk.speak(unit.vocoder, call)
-        if unit.session.interrupts != unit.interrupts:
-            raise StageRefused("the speech was interrupted")
+        _require_wanted(unit)
         unit.vocoder = spoken.turn
         return unit.chunks.next(spoken, (self._now() - began_s) * 1000, to_come)
+
+
+def _require_wanted(unit: _Unit) -> None:
+    if unit.session.interrupts != unit.interrupts:
+        raise StageRefused("the speech was interrupted")
 
 
 def _second_after(waiting: Waiting, call: VocoderCall) -> int:
     """Return the samples behind a turn's first call, if the unit has a second of codes."""
     codes = len(waiting.codes) + CODES_PER_SECOND - LOOK_AHEAD
     return max(0, codes * CODE_SAMPLES - HELD_BACK_SAMPLES - call.samples)
-
-
-def _digest(sample: bytes) -> bytes:
-    return hashlib.sha256(sample).digest()
 
 
 async def _ended(task: asyncio.Task[UnitCodes]) -> None:

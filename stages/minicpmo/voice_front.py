@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from session.errors import StageFailed, UnsupportedOption
-from session.unit import SAMPLE_BYTES, VOICE_RATE_HZ
+from session.unit import VOICE_RATE_HZ
 from stages.log_mel import Floats
 from stages.minicpmo.checkpoint_files import CheckpointUnreadable
 from stages.minicpmo.voice_features import speaker_fbank, tokenizer_mel, voice_mel
@@ -26,7 +26,7 @@ from stages.minicpmo.voice_networks import (
     SpeakerNetwork,
     SpeechTokenizer,
 )
-from stages.minicpmo.voice_pcm import voice_at_16k, voice_floats
+from stages.minicpmo.voice_pcm import used_of_recording, voice_at_16k, voice_floats
 from stages.minicpmo.voice_prompt import NamedPrompt, VoicePrompt
 
 LEAST_S: Final = 1.0
@@ -60,7 +60,7 @@ class VoiceFront:
 
     def used(self, pcm: bytes) -> bytes:
         """Return what of a recording at VOICE_RATE_HZ counts."""
-        return pcm[: round(self._seconds * VOICE_RATE_HZ) * SAMPLE_BYTES]
+        return used_of_recording(pcm, self._seconds)
 
     def prompt(self, pcm: bytes) -> VoicePrompt:
         """Return the prompt of a recording, 16-bit mono PCM at VOICE_RATE_HZ.

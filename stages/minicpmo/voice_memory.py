@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from session.errors import AdmissionRefused
+from session.errors import AdmissionRefused, StageRefused
 from session.ids import SessionId
 from stages.minicpmo.voice_prompt import NamedPrompt
 
@@ -58,7 +58,12 @@ class VoiceMemory:
         return self._total_bytes
 
     def reserve(self, session_id: SessionId, named: NamedPrompt) -> None:
-        """Reserve what a session and its voice need; raises AdmissionRefused."""
+        """Reserve what a session and its voice need.
+
+        Raises AdmissionRefused, or StageRefused for a session that has its share already.
+        """
+        if session_id in self._shares:
+            raise StageRefused("the session is open already")
         frames = len(named.prompt.mel)
         own_bytes = self._sizes.turn_bytes(frames)
         voice_bytes = self._voices.get(named.key, self._sizes.voice_bytes(frames))

@@ -29,3 +29,8 @@ def voice_at_16k(audio: Floats) -> Floats:
     resampled: Floats = soxr.resample(audio, VOICE_RATE_HZ, INPUT_RATE_HZ)
     # A filter overshoots where the recording touches full scale.
     return np.clip(resampled, -1.0, 1.0)
+
+
+def used_of_recording(pcm: bytes, seconds: float) -> bytes:
+    """Return the first seconds of a recording at VOICE_RATE_HZ, which are all that counts."""
+    return pcm[: round(seconds * VOICE_RATE_HZ) * SAMPLE_BYTES]

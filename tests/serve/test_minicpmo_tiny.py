@@ -17,6 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from session.unit import OUTPUT_RATE_HZ
 from stages.minicpmo.schedule import CODE_SAMPLES, HELD_BACK_SAMPLES
+from stages.wav import build_wav
 from tests.fakes.wire import append_bytes, client, update
 from tests.support.serve_cluster import Process, ServeCluster, descendants, is_alive
 from tests.support.stage0_talk import second
@@ -68,9 +69,9 @@ class Caller:
         self.sent = 0
         self.heard: list[dict[str, Any]] = []
 
-    async def open(self) -> "Caller":
+    async def open(self, **session: Any) -> "Caller":
         """Open a session in which the model speaks on its own."""
-        await self.line.send(update(extra_body={"auto_response": True}))
+        await self.line.send(update(extra_body={"auto_response": True}, **session))
         created = await self.hear()
         assert created["type"] == "session.created", created
         return self
@@ -245,6 +246,31 @@ async def test_the_same_sound_gets_the_same_answer_and_a_cancel_ends_it(
             check_answers(caller)
             check_cadence([again])
     assert spoken[0][:2] == spoken[1][:2]
+
+
+def recording(seed: int) -> str:
+    """Return two seconds of noise as a client sends a recording of a voice."""
+    noise = np.random.default_rng(seed).integers(-9000, 9000, 32_000).astype("<i2")
+    wav = build_wav(noise.tobytes(), 16_000)
+    return f"data:audio/wav;base64,{base64.b64encode(wav).decode()}"
+
+
+async def test_a_session_speaks_with_the_voice_that_it_brings(service: ServeCluster) -> None:
+    sounds = []
+    for number, voice in enumerate([{}, {"ref_audio": recording(1)}]):
+        async with dial(service) as line:
+            caller = await Caller(line, GOES_ON).open(**voice)
+            await caller.say_until("response.audio.delta")
+            sounds.append(samples_of(caller.of("response.audio.delta")[0]))
+            # Settings change with it and without it; the voice does not.
+            await line.send(update(instructions=f"Be brief, {number}."))
+            answer = await caller.hear_one_of("session.updated", "error")
+            assert answer["type"] == "session.updated", answer
+            await line.send(update(ref_audio=recording(2)))
+            answer = await caller.hear_one_of("session.updated", "error")
+            assert answer["error"]["code"] == "ref_audio_update_unsupported"
+    assert len(sounds[0]) == len(sounds[1]) == OUTPUT_RATE_HZ
+    assert not np.array_equal(*sounds)
 
 
 async def open_again(service: ServeCluster) -> None:

@@ -29,7 +29,15 @@ async def test_without_a_recording_nothing_changes() -> None:
     assert await with_voice(runtime) is runtime
 
 
-@pytest.mark.parametrize("wav", [b"RIFF", build_wav(tone(4_000, 0.1), 4_000)])
+@pytest.mark.parametrize(
+    "wav",
+    [
+        b"RIFF",
+        build_wav(tone(4_000, 0.1), 4_000),
+        build_wav(b"", 16_000),
+        build_wav(b"\x00\x10", 192_000),
+    ],
+)
 async def test_what_can_not_be_read_is_named(wav: bytes) -> None:
     with pytest.raises(BadAudio, match="recording of the voice") as caught:
         await with_voice(RuntimeConfig(voice_sample=wav))

@@ -46,6 +46,25 @@ def test_what_can_not_be_without_the_refused_one_is_refused_with_it() -> None:
     assert d.asked(ConfigureStages)[-1].runtime.temperature == 0.7
 
 
+def test_the_recording_of_a_voice_holds_for_a_whole_session() -> None:
+    profile = replace(FLEXIBLE, ref_audio=True)
+    for config in (AUTO, replace(AUTO, ref_audio=b"RIFF one")):
+        d = Driver(config, profile=profile)
+        d.do(update("u1", ref_audio=b"RIFF two"))
+        (refused,) = d.said(ErrorRaised)
+        assert (refused.error.wire_code, refused.error.param) == (
+            "ref_audio_update_unsupported",
+            "session.ref_audio",
+        )
+        d.do(update("u2", ref_audio=config.ref_audio, temperature=0.5))
+        d.configured()
+        assert d.said(SessionUpdated)[-1].session.config.temperature == 0.5
+        assert len(d.said(ErrorRaised)) == 1
+    d = Driver(AUTO, profile=FLEXIBLE)  # a model that has no use for it
+    d.do(update("u3", ref_audio=b"RIFF two"))
+    assert d.said(ErrorRaised) == []
+
+
 def test_updates_do_not_wait_without_end() -> None:
     d = Driver(AUTO, profile=FLEXIBLE)
     for number in range(MAX_WAITING_UPDATES + 2):

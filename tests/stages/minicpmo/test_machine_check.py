@@ -131,6 +131,16 @@ def test_what_a_voice_lacks_is_named(
     assert said in fault
 
 
+def test_what_stands_for_a_file_that_was_not_fetched_is_named(
+    tiny_folder: Path, tiny_voice_files: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "voice"
+    shutil.copytree(tiny_voice_files, folder)
+    (folder / "flow.pt").write_text("version https://git-lfs.github.com/spec/v1\n")
+    [fault] = faults(read_settings({**CPU, "voice": {"folder": str(folder)}}), tiny_folder)
+    assert "flow.pt has 43 bytes" in fault
+
+
 def test_a_voice_of_a_later_kind_is_refused(
     tiny_folder: Path, tiny_voice_files: Path, tmp_path: Path
 ) -> None:

@@ -436,6 +436,14 @@ async def test_a_voice_stands_in_the_context(bench: Bench) -> None:
     assert bench.stage.conversation(talk.session).context.reference is reference
 
 
+async def test_of_a_long_recording_both_halves_hear_the_same_seconds(bench: Bench) -> None:
+    # Of 40 s of the rate of a unit, which are 26 of a voice, six count.
+    talk = await bench.talk(voice_sample=second(3, seconds=40))
+    reference = bench.stage.conversation(talk.session).context.reference
+    assert reference is not None
+    assert len(reference) == 60
+
+
 async def test_the_operators_voice_stands_where_a_session_brings_none(
     bench_of: Callable[..., Any],
 ) -> None:

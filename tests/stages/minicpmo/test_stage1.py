@@ -320,6 +320,20 @@ async def test_an_interruption_ends_what_is_spoken_and_the_next_unit_begins_anew
     assert len(bench.seeds()) == 2
 
 
+async def test_an_interruption_after_the_last_code_says_no_word_more() -> None:
+    bench = await warm(first_call_codes=12)
+    await bench.stage.open(ONE, RuntimeConfig())
+    bench.backend.hold_after = 9
+    bench.backend.script = [*range(1, 10), STOP]
+    stream = bench.stage.speak(ONE, speech(" a b c", turn_start=True))
+    assert (await anext(stream)).transcript == " a"
+    bench.backend.go_on()
+    await bench.stage.interrupt(ONE)
+    with pytest.raises(StageRefused):
+        await anext(stream)
+    await bench.engine.stop()
+
+
 async def test_an_interruption_while_codes_are_made_ends_them(bench: Bench) -> None:
     await bench.say(FULL, turn_start=True)
     bench.backend.hold()
@@ -425,10 +439,15 @@ async def test_what_can_not_be_opened_leaves_nothing(bench: Bench) -> None:
     assert bench.memory.reserved_bytes == before
 
 
-async def test_a_voice_can_not_change_and_strangers_are_refused(bench: Bench) -> None:
-    await bench.stage.configure(ONE, RuntimeConfig(instructions="Be brief."))
-    with pytest.raises(UnsupportedOption, match="can not change"):
-        await bench.stage.configure(ONE, RuntimeConfig(voice_sample=b"alice"))
+async def test_settings_change_without_the_recording_and_strangers_are_refused(
+    bench: Bench,
+) -> None:
+    await bench.stage.open(TWO, RuntimeConfig(voice_sample=b"alice"))
+    # The gateway sends a recording once.
+    await bench.stage.configure(TWO, RuntimeConfig(instructions="Be brief."))
+    await bench.stage.close(TWO)
+    with pytest.raises(StageRefused, match="not open"):
+        await bench.stage.configure(TWO, RuntimeConfig())
     with pytest.raises(StageRefused, match="not open"):
         await bench.say(FULL, session=TWO)
     await bench.stage.interrupt(TWO)

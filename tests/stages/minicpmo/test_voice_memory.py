@@ -2,7 +2,7 @@
 
 import pytest
 
-from session.errors import AdmissionRefused
+from session.errors import AdmissionRefused, StageRefused
 from session.ids import SessionId
 from stages.minicpmo.voice_memory import VoiceMemory, VoiceSizes, needed_bytes, shared_bytes
 from tests.fakes.minicpmo_voice import named_prompt
@@ -39,6 +39,16 @@ def test_what_does_not_fit_is_refused_and_takes_nothing() -> None:
     memory.release(ONE)
     memory.reserve(THREE, SHORT)
     assert (memory.reserved_bytes, memory.total_bytes) == (240, 279)
+
+
+def test_a_session_has_one_share() -> None:
+    memory = VoiceMemory(1000, SIZES)
+    memory.reserve(ONE, SHORT)
+    with pytest.raises(StageRefused):
+        memory.reserve(ONE, LONG)
+    assert memory.reserved_bytes == 140
+    memory.release(ONE)
+    assert memory.reserved_bytes == 0
 
 
 def test_sessions_share_a_batch_and_the_kept_voices() -> None:

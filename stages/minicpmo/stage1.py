@@ -14,14 +14,13 @@ Rule 4: what a session sounds like depends on its voice, its units and its name 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from session.config import RuntimeConfig
 from session.errors import StageRefused, StageUnavailable
 from session.ids import RequestId, SessionId
 from session.unit import SpeechChunk
 from stages.contract import Speech
-from stages.minicpmo.loaded_voice import LoadedVoice, LoadVoice
 from stages.minicpmo.schedule import (
     CODE_SAMPLES,
     HELD_BACK_SAMPLES,
@@ -33,11 +32,14 @@ from stages.minicpmo.schedule import (
     schedule_unit,
 )
 from stages.minicpmo.settings import MiniCPMOSettings
-from stages.minicpmo.talker import UnitCodes
 from stages.minicpmo.talker_unit import CODES_PER_SECOND, Codes
-from stages.minicpmo.token2wav import Turn, Voice
 from stages.minicpmo.unit_answer import seed_of
 from stages.minicpmo.unit_chunks import UnitChunks
+
+if TYPE_CHECKING:  # torch, which whoever only checks a deploy file may not have
+    from stages.minicpmo.loaded_voice import LoadedVoice, LoadVoice
+    from stages.minicpmo.talker import UnitCodes
+    from stages.minicpmo.token2wav import Turn, Voice
 
 UNIT_S: Final = 1.0
 _WARM_UP: Final = SessionId("warm-up")
@@ -49,14 +51,14 @@ class _Turn:
     """What one turn remembers beside the talker's memory."""
 
     waiting: Waiting
-    vocoder: Turn
+    vocoder: "Turn"
 
 
 @dataclass(slots=True, eq=False)
 class _Session:
     """One session's voice, and its turn."""
 
-    voice: Voice
+    voice: "Voice"
     turn: _Turn | None = None
     """None: the next unit begins a turn."""
     units: int = 0
@@ -72,7 +74,7 @@ class _Unit:
     """The session's, when the unit began."""
     waiting: Waiting
     """Codes that the turn had not spoken before."""
-    vocoder: Turn
+    vocoder: "Turn"
     chunks: UnitChunks
 
 
@@ -80,7 +82,7 @@ class MiniCPMOStage1:
     """Implements `stages.contract.Stage1Model`."""
 
     def __init__(
-        self, settings: MiniCPMOSettings, load: LoadVoice, now: Callable[[], float]
+        self, settings: MiniCPMOSettings, load: "LoadVoice", now: Callable[[], float]
     ) -> None:
         """`now` is monotonic, in seconds, and the clock that deadlines are told by."""
         self._settings = settings
@@ -186,7 +188,7 @@ class MiniCPMOStage1:
             await self._ready().talker.close(session_id)
             self._ready().memory.release(session_id)
 
-    def _ready(self) -> LoadedVoice:
+    def _ready(self) -> "LoadedVoice":
         if self._loaded is None:
             raise StageUnavailable("the voice is not loaded yet")
         return self._loaded
@@ -203,7 +205,7 @@ class MiniCPMOStage1:
         speech: Speech,
         name: RequestId,
         listener: Callable[[Codes], None] | None,
-    ) -> UnitCodes:
+    ) -> "UnitCodes":
         return await self._ready().talker.speak(
             session_id,
             speech,
@@ -258,7 +260,7 @@ def _second_after(waiting: Waiting, call: VocoderCall) -> int:
     return max(0, codes * CODE_SAMPLES - HELD_BACK_SAMPLES - call.samples)
 
 
-async def _ended(task: asyncio.Task[UnitCodes]) -> None:
+async def _ended(task: "asyncio.Task[UnitCodes]") -> None:
     """Return when the task has ended, which nobody may wait for any more."""
     task.cancel()
     await asyncio.wait({task})

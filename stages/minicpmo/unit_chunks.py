@@ -8,13 +8,16 @@ Rule 2: a unit that does not end its turn lasts a second at least: what lacks is
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from session.unit import SAMPLE_BYTES, SpeechChunk, SpeechMetrics
 from stages.contract import Speech
 from stages.minicpmo.schedule import UNIT_SAMPLES
-from stages.minicpmo.token2wav import Spoken
 from stages.minicpmo.transcript import spread
-from stages.minicpmo.vocoder_stream import to_pcm
+from stages.minicpmo.voice_pcm import to_pcm
+
+if TYPE_CHECKING:  # torch
+    from stages.minicpmo.token2wav import Spoken
 
 
 class UnitChunks:
@@ -34,7 +37,7 @@ class UnitChunks:
         self._coded_ms = talker_ms
         self._waited_ms = waited_ms
 
-    def next(self, spoken: Spoken, took_ms: float, to_come: Sequence[int]) -> SpeechChunk:
+    def next(self, spoken: "Spoken", took_ms: float, to_come: Sequence[int]) -> SpeechChunk:
         """Return a call's chunk, which was there `took_ms` after it was asked for.
 
         `to_come` are the samples of the calls behind it, as far as they are known.

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from stages.minicpmo.hift import FRAME_SAMPLES
@@ -27,7 +26,6 @@ from stages.minicpmo.schedule import HELD_BACK_SAMPLES
 
 KEPT_FRAMES: Final = HELD_BACK_SAMPLES // FRAME_SAMPLES
 GPU_BATCHES: Final = (1, 2, 4, 8, 16, 32, 64)
-_FULL_SCALE: Final = 32_767.0
 
 Noise = Callable[[int, int, tuple[int, int]], torch.Tensor]
 """Normal noise by a turn's seed, the call's number in its turn, and [samples, harmonics]."""
@@ -183,11 +181,6 @@ def no_noise(seed: int, call: int, shape: tuple[int, int]) -> torch.Tensor:
     """Return zeros, as the recordings were made with."""
     del seed, call
     return torch.zeros(shape)
-
-
-def to_pcm(wave: npt.NDArray[np.float32]) -> bytes:
-    """Return 16-bit little-endian samples, each cut towards 0, as published."""
-    return (np.clip(wave, -1.0, 1.0) * np.float32(_FULL_SCALE)).astype("<i2").tobytes()
 
 
 def vocoder_state_bytes(bands: int) -> int:

@@ -1,4 +1,6 @@
-"""The samples of a voice's recording, at the rate it comes in and at the encoders' rate."""
+"""The samples of a voice: of its recording, at the rate it comes in and at the encoders', and what
+it says.
+"""
 
 from typing import Final
 
@@ -9,6 +11,8 @@ from session.unit import INPUT_RATE_HZ, SAMPLE_BYTES, VOICE_RATE_HZ
 from stages.log_mel import Floats
 
 _FULL_SCALE: Final = np.float32(32_768)
+_LARGEST: Final = 32_767.0
+"""What full scale is in sound that is made, as published."""
 
 
 def voice_floats(pcm: bytes) -> Floats:
@@ -22,6 +26,11 @@ def voice_pcm(audio: Floats) -> bytes:
     scaled = np.rint(audio * _FULL_SCALE)
     pcm: np.ndarray = np.clip(scaled, -_FULL_SCALE, _FULL_SCALE - 1).astype("<i2")
     return pcm.tobytes()
+
+
+def to_pcm(wave: Floats) -> bytes:
+    """Return 16-bit little-endian samples, each cut towards 0, as published."""
+    return (np.clip(wave, -1.0, 1.0) * np.float32(_LARGEST)).astype("<i2").tobytes()
 
 
 def voice_at_16k(audio: Floats) -> Floats:

@@ -255,7 +255,9 @@ def recording(seed: int) -> str:
     return f"data:audio/wav;base64,{base64.b64encode(wav).decode()}"
 
 
-async def test_a_session_keeps_the_voice_that_it_brings_and_changes_the_rest(service: ServeCluster) -> None:
+async def test_a_session_keeps_its_voice_and_changes_the_rest(
+    service: ServeCluster,
+) -> None:
     sounds = []
     for number, voice in enumerate([{}, {"ref_audio": recording(1)}]):
         async with dial(service) as line:

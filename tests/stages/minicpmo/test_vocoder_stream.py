@@ -22,9 +22,9 @@ from stages.minicpmo.vocoder_stream import (
     batches_on,
     drawn_noise,
     no_noise,
-    to_pcm,
     vocoder_state_bytes,
 )
+from stages.minicpmo.voice_pcm import to_pcm
 from tests.stages.minicpmo.vocoder_differences import NOISY, differences, sounds
 from tests.stages.minicpmo.voice_weights import (
     BANDS,

@@ -42,7 +42,7 @@ serve: $(VENV)/.project ## run the service (DEPLOY=deploy/duplex.yaml); Ctrl-C e
 	  *" vllm "*) $(MAKE) --no-print-directory $(VLLM_STAMP) ;; \
 	esac
 	@$(BIN)/python -m tools.deploy prepare $(DEPLOY)
-	@echo "== starting Ray and $(DEPLOY); this takes about half a minute"
+	@echo "== starting Ray and $(DEPLOY); about half a minute, with vLLM one or two"
 	@exec $(BIN)/python -m tools.start_service $(DEPLOY)
 
 talk: $(VENV)/.project ## talk to a running service (ARGS="--in FILE.wav --out REPLY.wav")

@@ -94,7 +94,8 @@ class MiniCPMOStage1:
     async def warm_up(self) -> None:
         """Load everything, run every size of batch, and speak a turn to nobody."""
         loaded = await self._load(self._settings)
-        await loaded.desk.warm_up(len(loaded.prompts.own.prompt.mel))
+        is_gpu = self._settings.device != "cpu"
+        await loaded.desk.warm_up(len(loaded.prompts.own.prompt.mel), all_sizes=is_gpu)
         self._loaded = loaded
         await self.open(_WARM_UP, RuntimeConfig())
         try:

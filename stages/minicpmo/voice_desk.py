@@ -75,14 +75,16 @@ class VoiceDesk:
         """Calls that no round has taken yet."""
         return len(self._waiting)
 
-    async def warm_up(self, voice_frames: int) -> None:
+    async def warm_up(self, voice_frames: int, *, all_sizes: bool) -> None:
         """Run the batches that rounds will have, with a voice of so many frames of mel.
 
-        On a GPU the first batch of a size takes some tenths of a second more, and all rounds wait.
+        On a GPU the first batch of a size takes some tenths of a second more, and all rounds wait;
+        elsewhere one turn alone brings up all that there is.
         """
-        sizes = [*range(1, _ALL_SIZES), 16, 32, 64]
+        sizes = [*range(1, _ALL_SIZES), 16, 32, 64] if all_sizes else []
         sizes = [size for size in sizes if size < self._batch]
-        await self._in_thread(lambda: self._voices.warm_up(voice_frames, [*sizes, self._batch]))
+        last = self._batch if all_sizes else 1
+        await self._in_thread(lambda: self._voices.warm_up(voice_frames, [*sizes, last]))
 
     async def prepare(self, key: str, prompt: VoicePrompt) -> Voice:
         """Return the voice of this key. Raises UnsupportedOption for one that can not be used."""

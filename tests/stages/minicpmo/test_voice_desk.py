@@ -133,15 +133,23 @@ async def test_a_failure_reaches_its_own_round_alone() -> None:
 async def test_warming_up_has_the_sizes_of_rounds() -> None:
     voices = SlowVoices()
     desk = VoiceDesk(voices, batch=6)
-    await desk.warm_up(600)
+    await desk.warm_up(600, all_sizes=True)
     assert [len(one) for one in voices.rounds] == [1, 2, 3, 4, 5, 6]
+    desk.close()
+
+
+async def test_where_sizes_do_not_matter_one_turn_is_warmed_up() -> None:
+    voices = SlowVoices()
+    desk = VoiceDesk(voices, batch=6)
+    await desk.warm_up(600, all_sizes=False)
+    assert [len(one) for one in voices.rounds] == [1]
     desk.close()
 
 
 async def test_of_large_batches_not_every_size_is_warmed_up() -> None:
     voices = SlowVoices()
     desk = VoiceDesk(voices, batch=40)
-    await desk.warm_up(600)
+    await desk.warm_up(600, all_sizes=True)
     assert [len(one) for one in voices.rounds] == [*range(1, 16), 16, 32, 40]
     desk.close()
 

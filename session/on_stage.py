@@ -63,13 +63,9 @@ def handle(state: SessionState, stimulus: StageAnswer, now: float) -> list[Effec
 
 
 def _comes_too_soon(state: SessionState, result: UnitResult) -> bool:
-    """Whether the model speaks again while the sound of an answer that is over is still made.
-
-    What it has heard can not wait: whoever said it is shown their words.
-    """
+    """Whether the model speaks again while the sound of an answer that is over is still made."""
     active = state.response.active
-    is_next = result.decision is Decision.SPEAK and not result.heard
-    return is_next and active is not None and active.is_turn_ended
+    return result.decision is Decision.SPEAK and active is not None and active.is_turn_ended
 
 
 def _early_answer(state: SessionState, now: float) -> list[Effect]:

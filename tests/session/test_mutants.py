@@ -119,8 +119,8 @@ MUTANTS = [
     Mutant(
         "an answer that comes too soon joins the one before",
         "on_stage.py",
-        "    return is_next and active is not None and active.is_turn_ended\n",
-        "    return False\n",
+        "is Decision.SPEAK and active is not None and active.is_turn_ended\n",
+        "is None\n",
     ),
     Mutant(
         "an answer that waits is forgotten",

@@ -14,7 +14,6 @@ from session.errors import AdmissionRefused, StageRefused
 from session.ids import SessionId
 from stages.minicpmo.voice_prompt import NamedPrompt
 
-LONGEST_VOICE_S: Final = 30.0
 FRAMES_PER_SECOND: Final = 50
 """Of mel."""
 
@@ -82,15 +81,6 @@ class VoiceMemory:
         share = self._shares.pop(session_id, None)
         if share and all(other.voice != share.voice for other in self._shares.values()):
             del self._voices[share.voice]
-
-
-def needed_bytes(
-    sizes: VoiceSizes, *, sessions: int, max_batch: int, max_voices: int, frames: int
-) -> int:
-    """Return what so many sessions take with voices of `frames` of mel, shared parts included."""
-    return sessions * sizes.turn_bytes(frames) + shared_bytes(
-        sizes, max_batch=max_batch, max_voices=max_voices, frames=frames
-    )
 
 
 def shared_bytes(sizes: VoiceSizes, *, max_batch: int, max_voices: int, frames: int) -> int:

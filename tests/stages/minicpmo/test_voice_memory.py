@@ -4,7 +4,7 @@ import pytest
 
 from session.errors import AdmissionRefused, StageRefused
 from session.ids import SessionId
-from stages.minicpmo.voice_memory import VoiceMemory, VoiceSizes, needed_bytes, shared_bytes
+from stages.minicpmo.voice_memory import VoiceMemory, VoiceSizes, shared_bytes
 from tests.fakes.minicpmo_voice import named_prompt
 
 pytestmark = pytest.mark.models
@@ -54,5 +54,3 @@ def test_a_session_has_one_share() -> None:
 def test_sessions_share_a_batch_and_the_kept_voices() -> None:
     shared = shared_bytes(SIZES, max_batch=2, max_voices=3, frames=10)
     assert shared == 2 * 100 + 4 * 40
-    whole = needed_bytes(SIZES, sessions=5, max_batch=2, max_voices=3, frames=10)
-    assert whole == shared + 500

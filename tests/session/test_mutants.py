@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.session.verdict import NOTICED
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -371,7 +373,6 @@ KILLERS = (
     ),
 )
 """What kills, the quickest first: some worlds, then the kernel's tests and more worlds."""
-MOST_BROKEN_RUNS = 3
 NO_MUTANT = Mutant("no mutant", "machine.py", "def validate(self)", "def validate(self)")
 
 
@@ -387,29 +388,17 @@ def survivor(mutant: Mutant, place: Path) -> str:
     target.write_text(source.replace(mutant.line, mutant.wrong))
     said = ""
     for tests in KILLERS:
-        run = _pytest(place, tests)
-        said += run.stdout
-        if run.returncode == 1 and " failed" in run.stdout:
+        run = _run(place, tests)
+        if run.returncode == NOTICED:
             return ""
+        said += f"exit status {run.returncode}\n{run.stdout}"
     return f"survived: {mutant.name}\n{said[-2000:]}"
 
 
-def _pytest(place: Path, tests: tuple[str, ...]) -> "subprocess.CompletedProcess[str]":
-    """Run tests of a copy; again when pytest itself broke, which is no verdict.
-
-    Early Python 3.11 releases can lose a frame's position, over which pytest's own report of a
-    failed test breaks. Native tracebacks need less of it.
-    """
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=native"]
+def _run(place: Path, tests: tuple[str, ...]) -> "subprocess.CompletedProcess[str]":
+    # Without output capture: what the verdict says would else be lost with the process.
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "tests.session.verdict"]
     command += ["-p", "no:cacheprovider", "-p", "no:randomly", *tests]
-    for _ in range(MOST_BROKEN_RUNS):
-        run = _run(command, place)
-        if run.returncode != pytest.ExitCode.INTERNAL_ERROR:
-            return run
-    return _run(command, place)
-
-
-def _run(command: list[str], place: Path) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         command,
         cwd=place,

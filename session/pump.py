@@ -148,16 +148,19 @@ def _submit_unit(state: SessionState, unit: Unit, now: float) -> SubmitUnit:
         is_continuation=unit.is_continuation,
         now=now,
     )
-    state.utterances = deque(_brought(utterance, pending.seq) for utterance in state.utterances)
+    told_byte = state.input.waits_from_byte
+    state.utterances = deque(_brought(each, pending.seq, told_byte) for each in state.utterances)
     return SubmitUnit(
         state.fence, pending.seq, pending.operation_id, unit, pending.config_generation
     )
 
 
-def _brought(utterance: Utterance, seq: int) -> Utterance:
-    """Note that unit `seq` brings the end of an utterance to the model."""
+def _brought(utterance: Utterance, seq: int, told_byte: int) -> Utterance:
+    """Note that unit `seq`, after which the model has all to `told_byte`, brings an end to it."""
     if utterance.ended_ms is None or utterance.last_seq is not None:
         return utterance
+    if utterance.end_byte > told_byte:
+        return utterance  # the end waits behind this unit: the model was busy when it came
     return replace(utterance, last_seq=seq)
 
 

@@ -7,6 +7,7 @@ from session.events import UserSpeechStarted, UserSpeechStopped
 from session.ids import ItemId
 from session.lifecycle import TurnTrigger, move_turn
 from session.state import SessionState, Utterance
+from session.unit import SAMPLE_BYTES
 from session.user_items import reserve_target
 from session.vad import Offset, Onset
 
@@ -29,6 +30,10 @@ def tell_edge(state: SessionState, edge: Onset | Offset) -> list[Effect]:
         return [Emit(UserSpeechStarted(edge.audio_start_ms, item_id))]
     spoken, state.speech_item_id = state.speech_item_id, None
     if state.utterances and state.utterances[-1].item_id == spoken:
-        state.utterances[-1] = replace(state.utterances[-1], ended_ms=edge.audio_end_ms)
+        state.utterances[-1] = replace(
+            state.utterances[-1],
+            ended_ms=edge.audio_end_ms,
+            end_byte=edge.found_at_sample * SAMPLE_BYTES,
+        )
     state.turn = move_turn(state.turn, TurnTrigger.USER_STOPPED)
     return [] if spoken is None else [Emit(UserSpeechStopped(edge.audio_end_ms, spoken))]

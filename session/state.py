@@ -42,6 +42,8 @@ class Utterance:
     item_id: ItemId
     began_ms: int
     ended_ms: int | None = None
+    end_byte: int = 0
+    """Where its end was found, in bytes of the session's input."""
     last_seq: int | None = None
     """The unit that brought its end to the model: no words by then, no words at all."""
     is_deleted: bool = False

@@ -19,7 +19,7 @@ def add_user_item(
     state.history.add(Item(item_id, "user", text, is_audio=is_audio, audio_ms=audio_ms))
     forget_words(state, item_id)
     if is_audio:
-        state.utterances.append(Utterance(item_id, 0, audio_ms))
+        state.utterances.append(Utterance(item_id, 0, audio_ms, state.input.total_bytes))
     view = ItemView(item_id, "user", "completed", text, is_audio, audio_ms=audio_ms)
     return Emit(ItemAdded(view, previous)), Emit(ItemDone(view, previous))
 

@@ -33,7 +33,12 @@ def main(arguments: list[str]) -> int:
         )
         return PORT_TAKEN
     # Cancelled calls are normal here: an interruption refuses the unit it overtakes.
-    env = {"RAY_IGNORE_UNHANDLED_ERRORS": "1", **os.environ}
+    # A busy machine needs longer than Serve's five seconds to bring its proxy up.
+    env = {
+        "RAY_IGNORE_UNHANDLED_ERRORS": "1",
+        "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
+        **os.environ,
+    }
     command = [str(Path(sys.executable).parent / "serve"), "run", "--address", "local", str(file)]
     service = start(command, env)
     # Ctrl-C reaches the service by itself; this process waits for it to clean up.

@@ -95,6 +95,12 @@ class InputLedger:
         return self.pending_bytes + self._frame_bytes + self._text_chars + texts
 
     @property
+    def waits_from_byte(self) -> int:
+        """Where the oldest audio that has not gone out begins; the end of all input without any."""
+        waiting = [*self._open, *(span for turn in self._waiting_turns() for span in turn.spans)]
+        return min((span.start_byte for span in waiting), default=self.total_bytes)
+
+    @property
     def pieces(self) -> int:
         """Appends that wait, however small."""
         turns = sum(len(turn.spans) for turn in self._waiting_turns())

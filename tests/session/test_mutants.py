@@ -358,6 +358,12 @@ MUTANTS = [
         "        pass  #",
     ),
     Mutant(
+        "words are given up before the model has the end of the speech",
+        "pump.py",
+        "    if utterance.end_byte > told_byte:\n",
+        "    if False:\n",
+    ),
+    Mutant(
         "an id that was promised to speech may be taken",
         "on_item.py",
         "return state.history.get(item_id) is not None or is_promised(state, item_id)",

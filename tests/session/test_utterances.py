@@ -8,6 +8,7 @@ from session.config import ConfigPatch, OverlapPolicy, ResponseOptions, TurnDete
 from session.effects import SubmitUnit
 from session.events import (
     InputItemCommitted,
+    InputTranscribed,
     ItemAdded,
     OverlapDecided,
     ResponseFinished,
@@ -24,7 +25,7 @@ from session.stimuli import (
     SpeechScore,
     TextAppended,
 )
-from tests.session.driver import AUTO_VAD, TURN_MODE, WINDOW, Driver, names
+from tests.session.driver import AUTO_VAD, PROFILE, TURN_MODE, WINDOW, Driver, names
 from tests.session.scored import scored, windows
 from tests.session.test_commit_table import committed, end, ledger, turn_answer
 
@@ -206,3 +207,18 @@ def test_an_append_can_end_with_its_utterance() -> None:
     scored(d, (10, 0.98), (16, 0.0))
     assert len(d.said(InputItemCommitted)) == 1
     assert ledger(d).open_bytes == 0
+
+
+# --- whose words they are ------------------------------------------------------------------------
+
+
+def test_words_belong_to_speech_whose_end_waited_behind_a_busy_model() -> None:
+    d = Driver(AUTO_VAD, profile=replace(PROFILE, accepts_short_units=True))
+    d.append(1000, probability=0.98)  # is out, and for long
+    d.append(1000, probability=0.98)
+    d.append(600, probability=0.0)  # the end comes two units before the model gets it
+    d.listen()
+    d.listen()
+    d.speak("yes", heard="is anybody there")
+    (transcribed,) = d.said(InputTranscribed)
+    assert transcribed.item_id == d.said(UserSpeechStarted)[0].item_id

@@ -5,6 +5,7 @@ report of a failed test breaks with an internal error, and that is no verdict.
 """
 
 import os
+import sys
 from collections.abc import Generator
 from typing import Final
 
@@ -19,6 +20,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """Leave at once, past every handler, when a test fails."""
     try:
         yield
-    except (Exception, pytest.fail.Exception):
-        print(f"noticed by {item.nodeid}", flush=True)
+    except (Exception, pytest.fail.Exception):  # noqa: BLE001 - whatever a test fails with
+        sys.stdout.write(f"noticed by {item.nodeid}\n")
+        sys.stdout.flush()
         os._exit(NOTICED)

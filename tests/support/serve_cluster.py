@@ -19,6 +19,8 @@ ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {
     "RAY_AUTH_MODE": "disabled",
     "RAY_USAGE_STATS_ENABLED": "0",
+    # On a busy machine the proxy needs longer than Serve's five seconds to come up.
+    "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
     # So that workers find the packages, and the actors that tests define.
     "PYTHONPATH": str(ROOT),
 }

@@ -8,6 +8,7 @@ import enum
 from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
+from session.context import ContextMessage, ItemReference
 from session.model_profile import ModelProfile
 from session.tools import FREE_CHOICE, NO_TOOLS, Tool, ToolChoice, ToolList
 
@@ -311,6 +312,8 @@ class ResponseOptions:
     is_out_of_band: bool = False
     """`conversation: "none"`: the answer is not kept in the history."""
     metadata: tuple[tuple[str, str], ...] = field(default=())
+    input: tuple[ContextMessage | ItemReference, ...] | None = None
+    """What the answer sees instead of the conversation; None: the conversation."""
 
 
 def default_config(model_id: str, profile: ModelProfile) -> SessionConfig:

@@ -13,6 +13,9 @@ class ModelProfile:
     default_server_vad: bool = False
     """server_vad is on unless the client says null: the model can not yield by itself."""
     text_input: bool = False
+    messages: bool = False
+    """Takes messages of the system and the assistant, and messages of the user that come before
+    the newest, each in its place."""
     video_input: bool = False
     tools: bool = False
     input_transcription: bool = False

@@ -110,6 +110,8 @@ class ResponseRequested:
 
     options: ResponseOptions
     event_id: str | None = None
+    is_bare: bool = False
+    """The model is asked even if nothing has been committed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import enum
 from dataclasses import dataclass, field
 
 from session.config import AnswerSettings
+from session.context import ContextMessage
 from session.tools import FunctionCall, ToolOutput
 
 INPUT_RATE_HZ = 16_000
@@ -46,6 +47,10 @@ class Unit:
     """Settings of the one answer that this unit asks for; None: the session's."""
     tool_outputs: tuple[ToolOutput, ...] = ()
     """What the model's function calls returned, oldest first."""
+    messages: tuple[ContextMessage, ...] = ()
+    """To remember before this unit's own input, oldest first. They ask for no answer."""
+    is_fresh: bool = False
+    """The answer that this unit asks for sees `messages` and `text` alone, nothing said before."""
     video_frames: tuple[tuple[bytes, ...], ...] = field(default=(), repr=False)
     """JPEG or PNG camera frames that belong to this unit, in groups: one group an append."""
 

@@ -1,4 +1,4 @@
-"""The session's clock: the one place where monotonic time is read and timers are set."""
+"""The clocks: the one place where time is read and timers are set."""
 
 import asyncio
 import time
@@ -38,6 +38,11 @@ class MonotonicClock:
         # The loop's own clock may have another origin (uvloop), so the delay is what counts.
         delay_s = max(0.0, at_s - self.now())
         return asyncio.get_running_loop().call_later(delay_s, callback)
+
+
+def unix_now_s() -> int:
+    """Whole seconds of the wall clock, for what is told to others; never to measure with."""
+    return int(time.time())  # noqa: TID251 - the one place
 
 
 async def sleep_until(clock: Clock, at_s: float) -> None:

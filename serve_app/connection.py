@@ -17,12 +17,16 @@ from serve_app.session_actor import SessionActor, World
 from session.config import ConfigPatch, SessionConfig
 from session.effects import CloseSocket, Emit
 from session.errors import DuplexError, IllegalNow, MalformedEvent, ResumeRefused, UnsupportedOption
-from session.events import ErrorRaised, Event
+from session.events import ErrorRaised, Event, SessionCreated
+from session.fence import Fence
 from session.ids import AttachmentId, SessionId
+from session.lifecycle import Life, TurnState
 from session.on_attachment import REFUSED_TEXT
 from session.outbox import Frame
 from session.realtime.commands import Command, SessionResumeAsked
-from session.realtime.decode import decode, refuse_binary
+from session.realtime.decode import refuse_binary
+from session.realtime.opening import ClientHabits, Opening, Reader
+from session.snapshot import Playback, SessionSnapshot
 from session.socket_stimuli import EventAcked, SocketLost
 from session.stimuli import (
     CloseRequested,
@@ -79,15 +83,33 @@ class Host(Protocol):
         """Settings of a session whose client says nothing."""
         ...
 
+    @property
+    def greets(self) -> bool:
+        """Whether a client is told of its session before it has said anything."""
+        ...
+
+    @property
+    def is_resumable(self) -> bool:
+        """Whether another socket can go on with a session."""
+        ...
+
     def new_attachment(self) -> AttachmentId:
         """Name a socket."""
         ...
 
-    def lobby(self, attachment: AttachmentId) -> Outbound:
+    def new_opening(self) -> Opening:
+        """Name the session that a socket may begin."""
+        ...
+
+    def new_reader(self, habits: ClientHabits) -> Reader:
+        """Return what reads a socket's frames."""
+        ...
+
+    def lobby(self, attachment: AttachmentId, opening: Opening) -> Outbound:
         """Return the way out to a socket that has no session yet."""
         ...
 
-    def begin(self, config: SessionConfig, opening: OpenRequested) -> SessionActor:
+    def begin(self, config: SessionConfig, asked: OpenRequested, opening: Opening) -> SessionActor:
         """Start a session and return it."""
         ...
 
@@ -117,7 +139,9 @@ class Connection:
         self._host = host
         self._clock = host.world.clock
         self._attachment = host.new_attachment()
-        self._lobby = self._outbound = host.lobby(self._attachment)
+        self._opening = host.new_opening()
+        self._reader = host.new_reader(self._opening.habits)
+        self._lobby = self._outbound = host.lobby(self._attachment, self._opening)
         self._actor: SessionActor | None = None
         self._asked: SessionActor | None = None
         """The session that this socket asks for and may not get: it must not be told what to do."""
@@ -154,7 +178,7 @@ class Connection:
             if isinstance(frame, bytes):
                 command: Command = refuse_binary()
             else:
-                command = decode(frame, max_bytes=max_bytes)
+                command = self._reader.decode(frame, max_bytes=max_bytes)
             if self._actor is not None:
                 self._actor.post(command, attachment=self._attachment, frame_bytes=len(frame))
             else:
@@ -168,10 +192,19 @@ class Connection:
             self._close(1013, "input_backpressure")
 
     def _open_or_wait(self) -> None:
-        if self._query.model is not None and self._query.autostarts:
+        if self._host.greets:
+            self._greet()
+        elif self._query.model is not None and self._query.autostarts:
             self._begin(self._host.defaults)
             return
         self._start_timer()
+
+    def _greet(self) -> None:
+        """Tell the client of its session. Its first event opens the stages, with its settings."""
+        fence = Fence(self._opening.session_id, incarnation=0, epoch=0, turn=0)
+        config = self._host.defaults
+        opening, idle = Life.OPENING.value, TurnState.IDLE.value
+        self._put(SessionCreated(SessionSnapshot(fence, opening, idle, config, Playback())))
 
     async def _take_first(self, command: Command) -> None:
         """Open the session with its first event; what can not begin one leaves the socket open."""
@@ -199,14 +232,15 @@ class Connection:
         if config.tools_problem and self._host.world.directory.descriptor.profile.tools:
             self._say(MalformedEvent(config.tools_problem, param="session.tools"), event_id)
             return
+        self._opening = replace(self._opening, is_configured=True)
         self._begin(config, event_id)
 
     def _begin(self, config: SessionConfig, event_id: str | None = None) -> SessionActor:
-        can_resume = self._host.world.limits.disconnect_grace_s > 0
-        opening = OpenRequested(event_id, self._attachment, is_resumable=can_resume)
-        actor = self._host.begin(config, opening)
+        is_resumable = self._host.is_resumable
+        asked = OpenRequested(event_id, self._attachment, is_resumable=is_resumable)
+        actor = self._host.begin(config, asked, self._opening)
         self._enter(actor)
-        actor.post(opening)
+        actor.post(asked)
         return actor
 
     async def _resume(self, asked: SessionResumeAsked) -> None:
@@ -233,6 +267,9 @@ class Connection:
         self._lobby.finish()
 
     def _time_out(self) -> None:
+        if self._host.greets:
+            self._begin(self._host.defaults)
+            return
         limit_s = self._host.world.limits.config_timeout_s
         self._say(
             MalformedEvent(f"no session.update came within {limit_s:g} s", code="config_timeout"),

@@ -7,7 +7,7 @@ deployment.
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -20,16 +20,16 @@ from serve_app.asgi_socket import AsgiSocket
 from serve_app.auth import Doorkeeper, KeyRing, selected_protocol
 from serve_app.clock import Clock, MonotonicClock
 from serve_app.connection import Connection, SocketGone, is_on, read_query
+from serve_app.dialects import DUPLEX, DUPLEX_GA, INTERNAL, DialectKit
 from serve_app.door import HttpDoor, refuse_socket
 from serve_app.ids import RandomIds
-from serve_app.open_sessions import Dialect, OpenSessions
+from serve_app.open_sessions import OpenSessions
 from serve_app.ports import StageDirectory
 from serve_app.session_actor import World
 from serve_app.session_host import SessionHost
 from serve_app.settings import GatewaySettings
 from serve_app.speech_scorer import OpenScorer, SileroScorers
 from serve_app.timings import GatewayTimings
-from session.config import default_config
 from session.errors import DuplexError, LocalProtocolError, StageError, UnsupportedOption
 from session.ids import IdFactory
 from session.realtime.facts import ServerFacts
@@ -38,6 +38,9 @@ log = logging.getLogger(__name__)
 
 OpenDirectory = Callable[[], Awaitable[StageDirectory]]
 """Finds the stages; raises StageError while they can not be reached."""
+
+ChooseKit = Callable[[Mapping[str, str]], DialectKit]
+"""Reads the dialect from a URL's parameters; raises UnsupportedOption."""
 
 WEB_FOLDER: Final = Path(__file__).parent / "web"
 SHUTDOWN_S: Final = 10.0
@@ -93,8 +96,8 @@ class Gateway:
         except StageError as error:
             return {"stages": error.message}
 
-    async def serve_socket(self, socket: WebSocket, dialect: Dialect = Dialect.DUPLEX) -> None:
-        """Serve one WebSocket from its handshake to its end."""
+    async def serve_socket(self, socket: WebSocket, choose: ChooseKit) -> None:
+        """Serve one WebSocket from its handshake to its end, in the dialect that its URL names."""
         refusal = self.door.refuse_socket(socket.headers)
         if refusal is not None:
             await refuse_socket(socket, refusal)
@@ -102,7 +105,7 @@ class Gateway:
         await socket.accept(subprotocol=selected_protocol(socket.headers))
         accepted = AsgiSocket(socket)
         try:
-            await self._serve(accepted, socket, dialect)
+            await self._serve(accepted, socket, choose)
         except Exception:  # the route: a fault of ours closes this socket and no other
             log.exception("a connection broke")
             broken = LocalProtocolError("the server made a mistake on this connection")
@@ -112,14 +115,11 @@ class Gateway:
         """End every session, politely."""
         await self.sessions.close_all("server_shutdown", within_s=SHUTDOWN_S)
 
-    async def _serve(self, accepted: AsgiSocket, socket: WebSocket, dialect: Dialect) -> None:
-        if dialect is Dialect.DUPLEX and not is_on(socket.query_params.get("duplex")):
-            only = UnsupportedOption(
-                "this server speaks the duplex dialect only: connect to /v1/realtime?duplex=1",
-                code="unsupported",
-                param="duplex",
-            )
-            await self._say_and_close(accepted, only, POLICY_VIOLATION)
+    async def _serve(self, accepted: AsgiSocket, socket: WebSocket, choose: ChooseKit) -> None:
+        try:
+            kit = choose(socket.query_params)
+        except UnsupportedOption as error:
+            await self._say_and_close(accepted, error, POLICY_VIOLATION)
             return
         try:
             directory = await self.directory()
@@ -127,7 +127,7 @@ class Gateway:
             await self._say_and_close(accepted, error, TRY_AGAIN_LATER)
             return
         query = read_query(socket.query_params)
-        await Connection(accepted, query, self._host(directory, dialect)).run()
+        await Connection(accepted, query, self._host(directory, kit)).run()
 
     async def _say_and_close(self, socket: AsgiSocket, error: DuplexError, code: int) -> None:
         """End a socket that never got a session, or whose connection broke."""
@@ -142,7 +142,7 @@ class Gateway:
         except SocketGone:
             return
 
-    def _host(self, directory: StageDirectory, dialect: Dialect) -> SessionHost:
+    def _host(self, directory: StageDirectory, kit: DialectKit) -> SessionHost:
         descriptor = directory.descriptor
         world = World(directory, self._clock, self.settings.limits, self._open_scorer, self.timings)
         facts = ServerFacts(
@@ -153,8 +153,24 @@ class Gateway:
             supports_resume=world.limits.disconnect_grace_s > 0,
         )
 
-        defaults = default_config(descriptor.model_id, descriptor.profile)
-        return SessionHost(world, defaults, facts, self._ids, self.sessions, dialect)
+        defaults = kit.defaults(descriptor.model_id, descriptor.profile)
+        return SessionHost(world, defaults, facts, self._ids, self.sessions, kit)
+
+
+def realtime_kit(params: Mapping[str, str]) -> DialectKit:
+    """Return the dialect that a URL of /v1/realtime asks for; raise UnsupportedOption."""
+    if not is_on(params.get("duplex")):
+        raise UnsupportedOption(
+            "this server speaks the duplex dialect only: connect to /v1/realtime?duplex=1",
+            code="unsupported",
+            param="duplex",
+        )
+    kit = {"": DUPLEX, "duplex": DUPLEX, "ga": DUPLEX_GA}.get(params.get("dialect", "").lower())
+    if kit is None:
+        raise UnsupportedOption(
+            "dialect must be ga, or be left out", code="unsupported", param="dialect"
+        )
+    return kit
 
 
 def build_api(gateway: Gateway) -> FastAPI:
@@ -178,11 +194,11 @@ def build_api(gateway: Gateway) -> FastAPI:
 def _add_routes(api: FastAPI, gateway: Gateway) -> None:
     @api.websocket("/v1/realtime")
     async def realtime(socket: WebSocket) -> None:
-        await gateway.serve_socket(socket)
+        await gateway.serve_socket(socket, realtime_kit)
 
     @api.websocket("/v1/duplex")
     async def duplex(socket: WebSocket) -> None:
-        await gateway.serve_socket(socket, Dialect.INTERNAL)
+        await gateway.serve_socket(socket, lambda _: INTERNAL)
 
     @api.get("/health/live")
     async def live() -> dict[str, str]:

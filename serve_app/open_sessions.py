@@ -5,21 +5,14 @@ session must still give its stages back.
 """
 
 import asyncio
-import enum
 import logging
 
+from serve_app.dialects import Dialect
 from serve_app.session_actor import SessionActor
 from session.ids import SessionId
 from session.stimuli import CloseRequested
 
 log = logging.getLogger(__name__)
-
-
-class Dialect(enum.Enum):
-    """What a session's events are called on the wire; the same for all of its sockets."""
-
-    DUPLEX = "duplex"
-    INTERNAL = "internal"
 
 
 class OpenSessions:

@@ -1,39 +1,24 @@
 """What sockets get from their gateway: a lobby, new sessions, and sessions that run already."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from serve_app.audio_codec import OutputEncoder
-from serve_app.open_sessions import Dialect, OpenSessions
+from serve_app.clock import unix_now_s
+from serve_app.dialects import DUPLEX, DialectKit, EncodingProjector
+from serve_app.open_sessions import OpenSessions
 from serve_app.outbound import Outbound
 from serve_app.session_actor import SessionActor, World
 from session.config import SessionConfig
-from session.events import Event
 from session.fence import Fence
 from session.ids import AttachmentId, IdFactory, SessionId
 from session.machine import DuplexSession
-from session.outbox import Outbox, Projector
-from session.realtime.dialects.duplex import DuplexProjector
-from session.realtime.dialects.internal import InternalProjector
+from session.outbox import Outbox
 from session.realtime.facts import ServerFacts
-from session.realtime.session_events import ServerEvent
+from session.realtime.opening import ClientHabits, Opening, Reader
 from session.stimuli import OpenRequested
 
 NOBODY: Final = Fence(SessionId(""), 0, 0, 0)
 """The fence of a socket that has no session."""
-
-
-class EncodingProjector:
-    """The duplex dialect, with the encoder whose state follows the events."""
-
-    def __init__(self, facts: ServerFacts) -> None:
-        self._encoder = OutputEncoder()
-        self._projector = DuplexProjector(facts=facts, encode=self._encoder.encode)
-
-    def project(self, event: Event) -> list[ServerEvent]:
-        """Return the event's wire events in order."""
-        self._encoder.attend(event)
-        return self._projector.project(event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +30,39 @@ class SessionHost:
     facts: ServerFacts
     ids: IdFactory
     sessions: OpenSessions
-    dialect: Dialect = Dialect.DUPLEX
+    kit: DialectKit = DUPLEX
+
+    @property
+    def greets(self) -> bool:
+        """Whether a client is told of its session before it has said anything."""
+        return self.kit.greets
+
+    @property
+    def is_resumable(self) -> bool:
+        """Whether another socket can go on with a session."""
+        return self.kit.is_resumable and self.world.limits.disconnect_grace_s > 0
 
     def new_attachment(self) -> AttachmentId:
         """Name a socket."""
         return AttachmentId(self.ids.new("att"))
 
-    def lobby(self, attachment: AttachmentId) -> Outbound:
+    def new_opening(self) -> Opening:
+        """Name the session that a socket may begin."""
+        return Opening(SessionId(self.ids.new("sess")), unix_now_s())
+
+    def new_reader(self, habits: ClientHabits) -> Reader:
+        """Return what reads a socket's frames."""
+        return self.kit.new_reader(habits)
+
+    def lobby(self, attachment: AttachmentId, opening: Opening) -> Outbound:
         """Return the way out to a socket that has no session yet."""
-        outbox = self._outbox(attachment, keeps_journal=False)
+        outbox = self._outbox(attachment, replace(opening, is_lobby=True), keeps_journal=False)
         return Outbound(outbox, clock=self.world.clock, fence=lambda: NOBODY)
 
-    def begin(self, config: SessionConfig, opening: OpenRequested) -> SessionActor:
+    def begin(self, config: SessionConfig, asked: OpenRequested, opening: Opening) -> SessionActor:
         """Start a session and return it."""
         # Until a directory of sessions issues incarnations, an id is never used twice.
-        fence = Fence(SessionId(self.ids.new("sess")), incarnation=0, epoch=0, turn=0)
+        fence = Fence(opening.session_id, incarnation=0, epoch=0, turn=0)
         session = DuplexSession(
             fence=fence,
             config=config,
@@ -67,25 +70,20 @@ class SessionHost:
             profile=self.world.directory.descriptor.profile,
             ids=self.ids,
         )
-        outbox = self._outbox(opening.attachment, keeps_journal=opening.is_resumable)
+        outbox = self._outbox(asked.attachment, opening, keeps_journal=asked.is_resumable)
         actor = SessionActor(session, world=self.world, outbox=outbox)
-        self.sessions.start(actor, self.dialect)
+        self.sessions.start(actor, self.kit.dialect)
         return actor
 
     def find(self, session_id: SessionId) -> SessionActor | None:
         """Return a session of this dialect that is not over."""
-        return self.sessions.find(session_id, self.dialect)
+        return self.sessions.find(session_id, self.kit.dialect)
 
-    def _outbox(self, attachment: AttachmentId, *, keeps_journal: bool) -> Outbox:
+    def _outbox(self, attachment: AttachmentId, opening: Opening, *, keeps_journal: bool) -> Outbox:
         return Outbox(
-            self._projector(),
+            EncodingProjector(self.kit, self.facts, opening),
             ids=self.ids,
             limits=self.world.limits,
             attachment=attachment,
             keeps_journal=keeps_journal,
         )
-
-    def _projector(self) -> Projector:
-        if self.dialect is Dialect.INTERNAL:
-            return InternalProjector()
-        return EncodingProjector(self.facts)

@@ -1,0 +1,98 @@
+"""The dialects of the wire, and everything that is particular to each.
+
+A dialect reads a client's text into commands and projects the kernel's events to text. The session
+between the two is the same for all of them.
+"""
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from serve_app.audio_codec import OutputEncoder
+from session.config import SessionConfig, default_config
+from session.events import Event
+from session.model_profile import ModelProfile
+from session.outbox import Projector, WireEvent
+from session.realtime.commands import Command
+from session.realtime.decode import decode
+from session.realtime.dialects.duplex import DuplexProjector, Encode
+from session.realtime.dialects.duplex_ga import DuplexGaProjector
+from session.realtime.dialects.internal import InternalProjector
+from session.realtime.facts import ServerFacts
+from session.realtime.opening import ClientHabits, Opening, Reader
+
+
+class Dialect(enum.Enum):
+    """What a session's events are called on the wire; the same for all of its sockets."""
+
+    DUPLEX = "duplex"
+    DUPLEX_GA = "duplex_ga"
+    INTERNAL = "internal"
+
+
+class NewProjector(Protocol):
+    """Makes the projector of one session."""
+
+    def __call__(self, facts: ServerFacts, encode: Encode, opening: Opening) -> Projector:
+        """Return a projector that writes audio with `encode`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DialectKit:
+    """All that tells a dialect from the others."""
+
+    dialect: Dialect
+    new_reader: Callable[[ClientHabits], Reader]
+    new_projector: NewProjector
+    defaults: Callable[[str, ModelProfile], SessionConfig] = default_config
+    """Settings of a session whose client said nothing, by model id and profile."""
+    greets: bool = False
+    """A client is told of its session before it has said anything. The stages are opened with its
+    first event, so that its settings can still reach them."""
+    is_resumable: bool = True
+    """Whether another socket can go on with the session, where the server allows that."""
+
+
+class DuplexReader:
+    """Reads the duplex dialect, which needs no memory."""
+
+    def __init__(self, habits: ClientHabits) -> None:
+        habits.uses_vendor_events = True
+
+    def decode(self, text: str, *, max_bytes: int) -> Command:
+        """Return what `text` asks for, or EventRefused."""
+        return decode(text, max_bytes=max_bytes)
+
+
+class EncodingProjector:
+    """A dialect's projector, with the audio encoder whose state follows the events."""
+
+    def __init__(self, kit: DialectKit, facts: ServerFacts, opening: Opening) -> None:
+        self._encoder = OutputEncoder()
+        self._projector = kit.new_projector(facts, self._encoder.encode, opening)
+
+    def project(self, event: Event) -> list[WireEvent]:
+        """Return the event's wire events in order."""
+        self._encoder.attend(event)
+        return list(self._projector.project(event))
+
+
+DUPLEX: Final = DialectKit(
+    Dialect.DUPLEX,
+    DuplexReader,
+    lambda facts, encode, opening: DuplexProjector(facts=facts, encode=encode),
+)
+DUPLEX_GA: Final = DialectKit(
+    Dialect.DUPLEX_GA,
+    DuplexReader,
+    lambda facts, encode, opening: DuplexGaProjector(facts=facts, encode=encode),
+)
+INTERNAL: Final = DialectKit(
+    Dialect.INTERNAL, DuplexReader, lambda facts, encode, opening: InternalProjector()
+)
+KITS: Final[Mapping[Dialect, DialectKit]] = {
+    kit.dialect: kit for kit in (DUPLEX, DUPLEX_GA, INTERNAL)
+}
+"""Every dialect that the gateway speaks."""

@@ -1,10 +1,12 @@
-"""Who may come in: API keys and, for browsers, the page's origin. Decided before a socket opens.
+"""Who may come in: keys, client secrets and a page's origin. Decided before a socket opens.
 
 Rule 1: a key is compared with every known key in constant time.
 Rule 2: keys in a file may change while the service runs; a file that can not be read changes
         nothing.
 Rule 3: without any key nobody comes in, unless only this machine can reach the service
         (`allow_unauthenticated`).
+Rule 4: a client secret opens sockets and nothing else. One that is unknown or has expired is
+        refused also where no key is asked for: its session would not be the one it stands for.
 """
 
 import hmac
@@ -16,12 +18,17 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from serve_app.client_secrets import SECRET_PREFIX, ClientSecret, ClientSecrets
+from session.config import ConfigPatch
+
 log = logging.getLogger(__name__)
 
 KEY_PROTOCOL: Final = "openai-insecure-api-key."
 """Prefix of the WebSocket subprotocol in which a browser, which can set no header, sends a key."""
 WIRE_PROTOCOL: Final = "realtime"
-"""The subprotocol that is selected when a client offers it."""
+"""The subprotocol that is selected when a client offers it. All others are read or ignored."""
+BETA_PROTOCOL: Final = "openai-beta.realtime-v1"
+BETA_HEADER_VALUE: Final = "realtime=v1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +37,19 @@ class Refusal:
 
     status: int
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """Who came in."""
+
+    secret: ClientSecret | None = None
+    """The client secret that was shown; None: an API key, or nothing where none is asked for."""
+
+    @property
+    def settings(self) -> ConfigPatch:
+        """What the session starts with, where that is not the server's default."""
+        return ConfigPatch() if self.secret is None else self.secret.settings
 
 
 class KeyRing:
@@ -83,10 +103,12 @@ class Doorkeeper:
         self,
         keys: KeyRing,
         *,
+        secrets: ClientSecrets,
         allow_unauthenticated: bool,
         allowed_origins: Iterable[str] = (),
     ) -> None:
         self._keys = keys
+        self._secrets = secrets
         self._allow_unauthenticated = allow_unauthenticated
         self._allowed_origins = frozenset(origin.rstrip("/") for origin in allowed_origins)
 
@@ -107,25 +129,44 @@ class Doorkeeper:
     def refuse(self, headers: Mapping[str, str]) -> Refusal | None:
         """Judge a request that needs a key. `headers` has lower-case names."""
         refusal = self.refuse_public()
-        if refusal is not None or self._keys.is_empty:
+        if refusal is not None:
             return refusal
         presented = presented_key(headers)
+        if presented is not None and self._keys.holds(presented):
+            return None
+        if presented is not None and presented.startswith(SECRET_PREFIX):
+            return Refusal(401, "A client secret only opens WebSockets; send an API key.")
+        if self._keys.is_empty:
+            return None
         if presented is None:
             return Refusal(401, "Send an API key: 'Authorization: Bearer KEY'.")
-        if not self._keys.holds(presented):
-            return Refusal(401, "This API key is not known here.")
-        return None
+        return Refusal(401, "This API key is not known here.")
 
-    def refuse_socket(self, headers: Mapping[str, str]) -> Refusal | None:
-        """Judge a WebSocket: a browser's page must be ours, and a key must be right."""
+    def refuse_origin(self, headers: Mapping[str, str]) -> Refusal | None:
+        """Judge what a browser says of the page that asks; other clients say nothing."""
         origin = headers.get("origin")
-        if origin is not None and not self._is_allowed(origin, headers.get("host", "")):
-            return Refusal(
-                403,
-                f"Pages of {origin} may not connect here; list the origin in "
-                "gateway.allowed_origins of the deploy file.",
-            )
-        return self.refuse(headers)
+        if origin is None or self._is_allowed(origin, headers.get("host", "")):
+            return None
+        return Refusal(
+            403,
+            f"Pages of {origin} may not connect here; list the origin in "
+            "gateway.allowed_origins of the deploy file.",
+        )
+
+    def admit_socket(self, headers: Mapping[str, str], *, now_unix_s: int) -> Admitted | Refusal:
+        """Judge a WebSocket: a browser's page must be ours, and a key or secret must be right."""
+        refusal = self.refuse_origin(headers) or self.refuse_public()
+        if refusal is not None:
+            return refusal
+        presented = presented_key(headers)
+        if presented is None or not presented.startswith(SECRET_PREFIX):
+            return self.refuse(headers) or Admitted()
+        if self._keys.holds(presented):
+            return Admitted()
+        secret = self._secrets.find(presented, now_unix_s=now_unix_s)
+        if secret is None:
+            return Refusal(401, "This client secret is not known here, or it has expired.")
+        return Admitted(secret)
 
     def _is_allowed(self, origin: str, host: str) -> bool:
         if origin.rstrip("/") in self._allowed_origins:
@@ -156,6 +197,12 @@ def offered_protocols(headers: Mapping[str, str]) -> list[str]:
 def selected_protocol(headers: Mapping[str, str]) -> str | None:
     """Return the subprotocol to accept with; never the one that carries a key."""
     return WIRE_PROTOCOL if WIRE_PROTOCOL in offered_protocols(headers) else None
+
+
+def asks_for_beta(headers: Mapping[str, str]) -> bool:
+    """Whether a client says that it speaks the shapes of the API's beta."""
+    named = [value.strip().lower() for value in headers.get("openai-beta", "").split(",")]
+    return BETA_HEADER_VALUE in named or BETA_PROTOCOL in offered_protocols(headers)
 
 
 def _host_name(url: str) -> str:

@@ -10,6 +10,8 @@ from serve_app.auth import Doorkeeper, Refusal
 LIVE_PATH = "/health/live"
 """Says only that the process lives; a prober has no key."""
 KEY_PATHS = ("/v1/", "/debug/")
+READING_METHODS = ("GET", "HEAD")
+"""They change nothing, and a browser shows the answer to no page from elsewhere."""
 
 
 class HttpDoor:
@@ -26,11 +28,15 @@ class HttpDoor:
         await app(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> Refusal | None:
-        path = scope["path"]
+        path, headers = scope["path"], Headers(scope=scope)
         if path == LIVE_PATH:
             return None
+        if scope["method"] not in READING_METHODS:
+            from_elsewhere = self._door.refuse_origin(headers)
+            if from_elsewhere is not None:
+                return from_elsewhere
         if path.startswith(KEY_PATHS):
-            return self._door.refuse(Headers(scope=scope))
+            return self._door.refuse(headers)
         return self._door.refuse_public()
 
 

@@ -9,6 +9,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -17,14 +18,24 @@ from fastapi.responses import JSONResponse
 from starlette.staticfiles import StaticFiles
 
 from serve_app.asgi_socket import AsgiSocket
-from serve_app.auth import Doorkeeper, KeyRing, selected_protocol
-from serve_app.clock import Clock, MonotonicClock
+from serve_app.auth import (
+    Admitted,
+    Doorkeeper,
+    KeyRing,
+    Refusal,
+    asks_for_beta,
+    selected_protocol,
+)
+from serve_app.client_secrets import ClientSecrets
+from serve_app.clock import Clock, MonotonicClock, unix_now_s
 from serve_app.connection import Connection, SocketGone, is_on, read_query
 from serve_app.dialects import DUPLEX, DUPLEX_GA, INTERNAL, DialectKit
 from serve_app.door import HttpDoor, refuse_socket
+from serve_app.http_errors import error_fields, error_response
 from serve_app.ids import RandomIds
 from serve_app.open_sessions import OpenSessions
 from serve_app.ports import StageDirectory
+from serve_app.secret_routes import add_routes as add_secret_routes
 from serve_app.session_actor import World
 from serve_app.session_host import SessionHost
 from serve_app.settings import GatewaySettings
@@ -39,12 +50,17 @@ log = logging.getLogger(__name__)
 OpenDirectory = Callable[[], Awaitable[StageDirectory]]
 """Finds the stages; raises StageError while they can not be reached."""
 
-ChooseKit = Callable[[Mapping[str, str]], DialectKit]
-"""Reads the dialect from a URL's parameters; raises UnsupportedOption."""
+ChooseKit = Callable[[Mapping[str, str], Mapping[str, str]], DialectKit]
+"""Reads the dialect from a URL's parameters and a request's headers; raises UnsupportedOption."""
 
 WEB_FOLDER: Final = Path(__file__).parent / "web"
 SHUTDOWN_S: Final = 10.0
 """Time for open sessions to give their stages back when the process ends."""
+BETA_IS_OVER: Final = (
+    "the shapes of the Realtime beta are not spoken here: leave out the header "
+    "'OpenAI-Beta: realtime=v1' and the subprotocol openai-beta.realtime-v1, and use the names of "
+    "the general API (session.type, audio.input, audio.output, response.output_audio.delta)"
+)
 POLICY_VIOLATION: Final = 1008
 INTERNAL_ERROR: Final = 1011
 TRY_AGAIN_LATER: Final = 1013
@@ -66,13 +82,15 @@ class Gateway:
         self.sessions = OpenSessions()
         self.timings = GatewayTimings()
         keys = KeyRing(settings.api_keys, settings.api_keys_file)
+        self.ids = ids or RandomIds()
+        self.secrets = ClientSecrets(self.ids.token().encode())
         self.door = Doorkeeper(
             keys,
+            secrets=self.secrets,
             allow_unauthenticated=settings.allow_unauthenticated,
             allowed_origins=settings.allowed_origins,
         )
         self._clock = clock or MonotonicClock()
-        self._ids = ids or RandomIds()
         self._open_scorer = open_scorer or SileroScorers().open
         self._open_directory = open_directory
         self._directory: StageDirectory | None = None
@@ -98,14 +116,14 @@ class Gateway:
 
     async def serve_socket(self, socket: WebSocket, choose: ChooseKit) -> None:
         """Serve one WebSocket from its handshake to its end, in the dialect that its URL names."""
-        refusal = self.door.refuse_socket(socket.headers)
-        if refusal is not None:
-            await refuse_socket(socket, refusal)
+        admitted = self.door.admit_socket(socket.headers, now_unix_s=unix_now_s())
+        if isinstance(admitted, Refusal):
+            await refuse_socket(socket, admitted)
             return
         await socket.accept(subprotocol=selected_protocol(socket.headers))
         accepted = AsgiSocket(socket)
         try:
-            await self._serve(accepted, socket, choose)
+            await self._serve(accepted, socket, choose, admitted)
         except Exception:  # the route: a fault of ours closes this socket and no other
             log.exception("a connection broke")
             broken = LocalProtocolError("the server made a mistake on this connection")
@@ -115,9 +133,11 @@ class Gateway:
         """End every session, politely."""
         await self.sessions.close_all("server_shutdown", within_s=SHUTDOWN_S)
 
-    async def _serve(self, accepted: AsgiSocket, socket: WebSocket, choose: ChooseKit) -> None:
+    async def _serve(
+        self, accepted: AsgiSocket, socket: WebSocket, choose: ChooseKit, admitted: Admitted
+    ) -> None:
         try:
-            kit = choose(socket.query_params)
+            kit = choose(socket.query_params, socket.headers)
         except UnsupportedOption as error:
             await self._say_and_close(accepted, error, POLICY_VIOLATION)
             return
@@ -127,14 +147,14 @@ class Gateway:
             await self._say_and_close(accepted, error, TRY_AGAIN_LATER)
             return
         query = read_query(socket.query_params)
-        await Connection(accepted, query, self._host(directory, kit)).run()
+        await Connection(accepted, query, self._host(directory, kit, admitted)).run()
 
     async def _say_and_close(self, socket: AsgiSocket, error: DuplexError, code: int) -> None:
         """End a socket that never got a session, or whose connection broke."""
         event = {
             "type": "error",
-            "event_id": self._ids.new("event"),
-            "error": _error_fields(error),
+            "event_id": self.ids.new("event"),
+            "error": error_fields(error),
         }
         try:
             await socket.send(json.dumps(event))
@@ -142,7 +162,7 @@ class Gateway:
         except SocketGone:
             return
 
-    def _host(self, directory: StageDirectory, kit: DialectKit) -> SessionHost:
+    def _host(self, directory: StageDirectory, kit: DialectKit, admitted: Admitted) -> SessionHost:
         descriptor = directory.descriptor
         world = World(directory, self._clock, self.settings.limits, self._open_scorer, self.timings)
         facts = ServerFacts(
@@ -154,12 +174,16 @@ class Gateway:
         )
 
         defaults = kit.defaults(descriptor.model_id, descriptor.profile)
-        return SessionHost(world, defaults, facts, self._ids, self.sessions, kit)
+        # The model is the deployment's, whatever a client secret was made for.
+        defaults = replace(admitted.settings.apply_to(defaults), model=descriptor.model_id)
+        return SessionHost(world, defaults, facts, self.ids, self.sessions, kit)
 
 
-def realtime_kit(params: Mapping[str, str]) -> DialectKit:
-    """Return the dialect that a URL of /v1/realtime asks for; raise UnsupportedOption."""
+def realtime_kit(params: Mapping[str, str], headers: Mapping[str, str]) -> DialectKit:
+    """Return the dialect that a request for /v1/realtime asks for; raise UnsupportedOption."""
     if not is_on(params.get("duplex")):
+        if asks_for_beta(headers):
+            raise UnsupportedOption(BETA_IS_OVER, code="beta_api_shape_disabled")
         raise UnsupportedOption(
             "this server speaks the duplex dialect only: connect to /v1/realtime?duplex=1",
             code="unsupported",
@@ -185,6 +209,7 @@ def build_api(gateway: Gateway) -> FastAPI:
     api = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None)
     api.add_middleware(HttpDoor, door=gateway.door)
     _add_routes(api, gateway)
+    add_secret_routes(api, gateway)
     # Last, because a mount at "/" takes every path that no route before it has taken.
     if WEB_FOLDER.is_dir():
         api.mount("/", StaticFiles(directory=WEB_FOLDER, html=True))
@@ -198,7 +223,7 @@ def _add_routes(api: FastAPI, gateway: Gateway) -> None:
 
     @api.websocket("/v1/duplex")
     async def duplex(socket: WebSocket) -> None:
-        await gateway.serve_socket(socket, lambda _: INTERNAL)
+        await gateway.serve_socket(socket, lambda params, headers: INTERNAL)
 
     @api.get("/health/live")
     async def live() -> dict[str, str]:
@@ -220,7 +245,7 @@ def _add_routes(api: FastAPI, gateway: Gateway) -> None:
         try:
             descriptor = (await gateway.directory()).descriptor
         except StageError as error:
-            return JSONResponse({"error": _error_fields(error)}, status_code=503)
+            return error_response(error)
         model = {
             "id": descriptor.model_id,
             "object": "model",
@@ -235,12 +260,3 @@ def _add_routes(api: FastAPI, gateway: Gateway) -> None:
         @api.get("/debug/timings")
         async def timings() -> dict[str, dict[str, float]]:
             return gateway.timings.summary()
-
-
-def _error_fields(error: DuplexError) -> dict[str, str | None]:
-    return {
-        "type": error.wire_type,
-        "code": error.wire_code,
-        "message": error.message,
-        "param": error.param,
-    }

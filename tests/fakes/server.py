@@ -50,6 +50,13 @@ class Service:
         request = Request(f"http://127.0.0.1:{self.port}{path}", headers=headers)
         return await asyncio.to_thread(_fetch, request)
 
+    async def post(self, path: str, body: bytes, **headers: str) -> Answer:
+        """Send a body to a path; JSON is read."""
+        typed = {"Content-Type": "application/json", **headers}
+        url = f"http://127.0.0.1:{self.port}{path}"
+        request = Request(url, data=body, headers=typed, method="POST")
+        return await asyncio.to_thread(_fetch, request)
+
     async def until_open(self, sessions: int) -> None:
         """Wait until no more than so many sessions hold stages."""
         async with asyncio.timeout(WAIT_S):

@@ -5,19 +5,36 @@ from pathlib import Path
 
 import pytest
 
-from serve_app.auth import Doorkeeper, KeyRing, presented_key, selected_protocol
+from serve_app.auth import (
+    Admitted,
+    Doorkeeper,
+    KeyRing,
+    Refusal,
+    asks_for_beta,
+    presented_key,
+    selected_protocol,
+)
+from serve_app.client_secrets import ClientSecret, ClientSecrets
+from session.config import ConfigPatch
 
 BEARER = {"authorization": "Bearer right"}
 
 
+SECRET = ClientSecret(expires_unix_s=110, settings=ConfigPatch((("voice", "alto"),)))
+
+
 def door(*keys: str, allow: bool = False, origins: tuple[str, ...] = ()) -> Doorkeeper:
-    return Doorkeeper(KeyRing(keys), allow_unauthenticated=allow, allowed_origins=origins)
+    secrets = ClientSecrets(b"key")
+    secrets.add("ek_good", SECRET, size_bytes=1, now_unix_s=100)
+    return Doorkeeper(
+        KeyRing(keys), secrets=secrets, allow_unauthenticated=allow, allowed_origins=origins
+    )
 
 
-def status(door: Doorkeeper, headers: dict[str, str]) -> int:
+def status(door: Doorkeeper, headers: dict[str, str], now_unix_s: int = 100) -> int:
     """Status that a WebSocket with these headers is refused with; 0 when it may come in."""
-    refusal = door.refuse_socket(headers)
-    return 0 if refusal is None else refusal.status
+    admitted = door.admit_socket(headers, now_unix_s=now_unix_s)
+    return admitted.status if isinstance(admitted, Refusal) else 0
 
 
 @pytest.mark.parametrize(
@@ -99,6 +116,94 @@ def test_the_key_is_never_selected_as_subprotocol() -> None:
     assert selected_protocol(offer) is None
     assert selected_protocol({"sec-websocket-protocol": "foo, realtime"}) == "realtime"
     assert selected_protocol({}) is None
+
+
+# --- client secrets -----------------------------------------------------------------------------
+
+SHOWN = [
+    {"authorization": "Bearer ek_good"},
+    {"sec-websocket-protocol": "realtime, openai-insecure-api-key.ek_good"},
+]
+
+
+@pytest.mark.parametrize("headers", SHOWN)
+@pytest.mark.parametrize("service", [door("right"), door(allow=True)], ids=["keys", "open"])
+def test_a_client_secret_opens_sockets_until_it_expires(
+    headers: dict[str, str], service: Doorkeeper
+) -> None:
+    assert service.admit_socket(headers, now_unix_s=109) == Admitted(SECRET)
+    assert status(service, headers, 110) == 401
+
+
+def test_a_client_secret_opens_nothing_where_nobody_comes_in() -> None:
+    assert status(door(), SHOWN[0]) == 403
+
+
+@pytest.mark.parametrize("service", [door("right"), door(allow=True)], ids=["keys", "open"])
+def test_an_unknown_secret_is_refused_also_where_no_key_is_asked_for(service: Doorkeeper) -> None:
+    refusal = service.admit_socket({"authorization": "Bearer ek_bad"}, now_unix_s=100)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.status, "client secret" in refusal.message) == (401, True)
+
+
+@pytest.mark.parametrize("service", [door("right"), door(allow=True)], ids=["keys", "open"])
+def test_a_client_secret_is_no_api_key(service: Doorkeeper) -> None:
+    refusal = service.refuse(SHOWN[0])
+    assert refusal is not None
+    assert (refusal.status, "API key" in refusal.message) == (401, True)
+
+
+def test_an_api_key_may_look_like_a_secret() -> None:
+    service = door("ek_operators_own")
+    headers = {"authorization": "Bearer ek_operators_own"}
+    assert service.refuse(headers) is None
+    assert service.admit_socket(headers, now_unix_s=100) == Admitted()
+
+
+def test_who_comes_with_a_key_or_without_brings_no_settings() -> None:
+    assert door("right").admit_socket(BEARER, now_unix_s=100) == Admitted()
+    assert door(allow=True).admit_socket({}, now_unix_s=100) == Admitted()
+    assert Admitted().settings == ConfigPatch()
+
+
+def test_a_page_from_elsewhere_may_not_come_with_a_secret_either() -> None:
+    headers = SHOWN[1] | {"origin": "https://evil.example", "host": "server.example"}
+    assert status(door("right"), headers) == 403
+    assert status(door("right", origins=("https://evil.example",)), headers) == 0
+
+
+# --- subprotocols and the beta ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({"openai-beta": "realtime=v1"}, True),
+        ({"openai-beta": "assistants=v2, Realtime=v1"}, True),
+        ({"sec-websocket-protocol": "realtime, openai-beta.realtime-v1"}, True),
+        ({"openai-beta": "assistants=v2"}, False),
+        ({"openai-beta": ""}, False),
+        ({"sec-websocket-protocol": "realtime"}, False),
+        ({}, False),
+    ],
+)
+def test_who_speaks_the_beta_is_known_by_its_handshake(
+    headers: dict[str, str], expected: bool
+) -> None:
+    assert asks_for_beta(headers) is expected
+
+
+def test_what_else_a_client_offers_is_ignored() -> None:
+    offer = {
+        "sec-websocket-protocol": "realtime, openai-organization.org-1, openai-project.proj_1, "
+        "openai-agents-sdk.0.4.1, openai-insecure-api-key.right",
+        "openai-organization": "org-1",
+        "openai-project": "proj_1",
+        "user-agent": "Agents/Python 0.4.1",
+        "x-openai-agents-sdk": "openai-agents-sdk.0.4.1",
+    }
+    assert status(door("right"), offer) == 0
+    assert selected_protocol(offer) == "realtime"
 
 
 def test_a_key_file_is_read_again_when_it_changes(tmp_path: Path) -> None:

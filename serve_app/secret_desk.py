@@ -1,0 +1,122 @@
+"""Makes client secrets: from the body of a request to the body of its answer.
+
+Rule 1: the body asks for a secret, or it is one ClientError that names the field; nothing else.
+Rule 2: a field that is not known is refused: whoever misspells a lifetime would get a longer one.
+Rule 3: a session object that could not open a session is refused here, where somebody can mend it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from serve_app.client_secrets import SECRET_PREFIX, ClientSecret, ClientSecrets
+from session.config import ConfigPatch, SessionConfig, default_config
+from session.errors import MalformedEvent, UnsupportedOption
+from session.ids import IdFactory
+from session.realtime.json_text import parse_object
+from session.realtime.readers import bad_value, whole
+from session.realtime.session_fields import read_patch
+from stages.descriptor import Descriptor
+
+SHORTEST_S: Final = 10
+LONGEST_S: Final = 7_200
+USUAL_S: Final = 600
+ANCHOR: Final = "created_at"
+
+Fields = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class SecretRequest:
+    """How long a secret shall hold, and the session object that it shall stand for."""
+
+    lifetime_s: int = USUAL_S
+    session: Fields | None = None
+
+
+def make_secret(
+    body: bytes,
+    *,
+    secrets: ClientSecrets,
+    model: Descriptor,
+    ids: IdFactory,
+    now_unix_s: int,
+) -> Fields:
+    """Put a new secret in force and return the answer; raise ClientError or LimitError."""
+    asked = read_request(body)
+    settings = _settings(asked.session or {}, model)
+    secret = ClientSecret(now_unix_s + asked.lifetime_s, settings)
+    value = SECRET_PREFIX + ids.token()
+    secrets.add(value, secret, size_bytes=len(body), now_unix_s=now_unix_s)
+    session = _shown(asked.session or {}, model, ids.new("sess"))
+    return {"value": value, "expires_at": secret.expires_unix_s, "session": session}
+
+
+def read_request(body: bytes) -> SecretRequest:
+    """Return what a body asks for; raise MalformedEvent or UnsupportedOption."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        raise MalformedEvent("the body is not UTF-8", code="invalid_json") from None
+    fields = parse_object(text) if text.strip() else {}
+    _refuse_unknown(fields, ("expires_after", "session"), "")
+    lifetime, session = fields.get("expires_after"), fields.get("session")
+    return SecretRequest(
+        USUAL_S if lifetime is None else _lifetime_s(lifetime),
+        None if session is None else _session(session),
+    )
+
+
+def _lifetime_s(value: object) -> int:
+    if not isinstance(value, dict):
+        raise bad_value("expires_after", "an object")
+    _refuse_unknown(value, ("anchor", "seconds"), "expires_after.")
+    if value.get("anchor") not in (None, ANCHOR):
+        raise bad_value("expires_after.anchor", ANCHOR)
+    seconds = value.get("seconds")
+    if seconds is None:
+        return USUAL_S
+    return whole(SHORTEST_S, LONGEST_S)(seconds, "expires_after.seconds")
+
+
+def _session(value: object) -> Fields:
+    if not isinstance(value, dict):
+        raise bad_value("session", "an object")
+    if value.get("type") == "transcription":
+        raise UnsupportedOption(
+            "session.type must be realtime: no session only transcribes here; "
+            "audio.input.transcription of a realtime session says what was heard",
+            param="session.type",
+        )
+    return value
+
+
+def _refuse_unknown(fields: Iterable[str], known: tuple[str, ...], prefix: str) -> None:
+    for name in fields:
+        if name not in known:
+            param = f"{prefix}{name[:64]}"
+            raise MalformedEvent(
+                f"{param} is not known; there are {' and '.join(known)}",
+                code="unknown_parameter",
+                param=param,
+            )
+
+
+def _settings(session: Fields, model: Descriptor) -> ConfigPatch:
+    """Read a session object; raise ClientError where no session could start with it."""
+    patch = read_patch(session, "session.")
+    config = patch.apply_to(_defaults(model))
+    if config.conflict:
+        raise UnsupportedOption(config.conflict, param="session")
+    if config.tools_problem and model.profile.tools:
+        raise MalformedEvent(config.tools_problem, param="session.tools")
+    return patch
+
+
+def _defaults(model: Descriptor) -> SessionConfig:
+    return default_config(model.model_id, model.profile)
+
+
+def _shown(session: Fields, model: Descriptor, session_id: str) -> Fields:
+    known = {"id": session_id, "object": "realtime.session", "type": "realtime"}
+    return {**session, **known, "model": model.model_id}

@@ -24,7 +24,7 @@ from session.ledger.response import CallJob, Response, SpeechJob, TextJob
 from session.lifecycle import TurnTrigger, move_turn
 from session.state import SessionState
 from session.tools import FunctionCall
-from session.unit import SpeechChunk
+from session.unit import INPUT_RATE_HZ, SAMPLE_BYTES, SpeechChunk, samples_to_ms
 
 
 def reserve_answer(state: SessionState, options: ResponseOptions) -> Response:
@@ -212,6 +212,8 @@ def end_answer(state: SessionState, status: str, reason: str) -> list[Effect]:
     if status == "completed" and playback.committed_ms >= playback.sent_ms:
         state.turn = move_turn(state.turn, TurnTrigger.ANSWER_HEARD)
     item = state.history.get(response.item_id)
+    taken_bytes = state.input.accepted_bytes - state.answered_bytes
+    state.answered_bytes = state.input.accepted_bytes
     return [
         Emit(
             ResponseFinished(
@@ -230,6 +232,7 @@ def end_answer(state: SessionState, status: str, reason: str) -> list[Effect]:
                 metrics=tuple(response.metrics),
                 message_index=response.message_index,
                 calls=tuple(response.calls),
+                input_audio_ms=samples_to_ms(taken_bytes // SAMPLE_BYTES, INPUT_RATE_HZ),
             )
         )
     ]

@@ -5,6 +5,7 @@ server from them and from the model's descriptor; a client never writes it.
 """
 
 import enum
+import json
 from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
@@ -62,6 +63,9 @@ class PlaybackCommitPolicy(enum.Enum):
 
     ACK_ONLY = "ack_only"
     COMMIT_ALL_ON_DONE = "commit_all_on_done"
+    REAL_TIME = "real_time"
+    """For clients that never acknowledge: what was sent counts as heard once it will have been
+    played, by a client that plays it as it comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,8 @@ class TurnDetection:
     """During an answer that speech interrupts, it begins only where the detector is at least so
     sure of one window: coughs, slams and tunes are like speech, but never that much."""
     idle_timeout_ms: int | None = None
+    eagerness: str | None = None
+    """Set for semantic_vad, in the client's word; the silence is what that word stands for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +106,18 @@ class EchoedPatch:
     """Fields to echo from now on: name and JSON text. A name that is repeated is replaced."""
 
     fields: tuple[tuple[str, str], ...]
+    is_deep: bool = False
+    """Members of an object that are not named stay; otherwise it is replaced as a whole."""
 
     def resolve(self, current: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
         """Merge into `current`; where all together would be too large, newer fields win."""
         named = dict(self.fields)
+        if self.is_deep:
+            before = dict(current)
+            named = {
+                name: _merged(before[name], text) if name in before else text
+                for name, text in named.items()
+            }
         merged = [pair for pair in current if pair[0] not in named] + list(named.items())
         kept: list[tuple[str, str]] = []
         room = ECHO_MAX_BYTES
@@ -113,6 +127,18 @@ class EchoedPatch:
                 room -= size
                 kept.append((name, text))
         return tuple(reversed(kept))
+
+
+def _merged(before: str, after: str) -> str:
+    """Return JSON text `after`, with what `before` has besides where both are objects."""
+    old, new = json.loads(before), json.loads(after)
+    return json.dumps(_deep(old, new), ensure_ascii=False, separators=(",", ":"))
+
+
+def _deep(old: object, new: object) -> object:
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return new
+    return {**old, **{key: _deep(old.get(key), value) for key, value in new.items()}}
 
 
 @dataclass(frozen=True, slots=True)

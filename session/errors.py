@@ -2,7 +2,7 @@
 
 DuplexError
 |- ClientError        the client did wrong; the session lives
-|  |- MalformedEvent  |- BadAudio  |- UnsupportedOption  |- IllegalNow
+|  |- MalformedEvent  |- BadAudio  |- UnsupportedOption  |- IllegalNow  |- ItemMissing
 |  '- AttachmentError  this socket may not have that session
 |     |- ResumeRefused  |- ResumeUnsupported  '- ResumeConflict
 |- LimitError         we are full; try later
@@ -68,6 +68,24 @@ class IllegalNow(ClientError):
     """A well-formed request in the wrong state, such as input_audio_buffer_empty."""
 
     code = "illegal_now"
+
+
+class ItemMissing(IllegalNow):
+    """No such item in the conversation."""
+
+    code = "item_not_found"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        asked: str = "retrieve",
+    ) -> None:
+        super().__init__(message, code=code, param=param)
+        self.asked = asked
+        """What was to be done with it: retrieve, delete or truncate."""
 
 
 class AttachmentError(ClientError):

@@ -44,6 +44,8 @@ class SessionUpdated:
     """The session's settings are these now."""
 
     session: SessionSnapshot
+    client_event_id: str | None = None
+    """The client's name for the event that asked for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +277,8 @@ class ResponseFinished:
     """Place of `item` among the answer's items; None for an answer without a message."""
     calls: tuple[ItemView, ...] = ()
     """The answer's function calls, in order."""
+    input_audio_ms: int = 0
+    """The user's audio that the model took in since the answer before this one."""
 
 
 @dataclass(frozen=True, slots=True)

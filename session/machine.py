@@ -13,6 +13,7 @@ from session import (
     on_response,
     on_stage,
 )
+from session.by_the_clock import note_played
 from session.config import SessionConfig, SessionLimits
 from session.effects import Effect
 from session.errors import InputBackpressure
@@ -168,6 +169,7 @@ class DuplexSession:
             ):
                 return self._from_stage(stimulus, now)
             case Ticked():
+                note_played(self._state, now)
                 return fire(self._state, now)
             case _:
                 # After the end there is silence; whatever was still on its way means nothing.
@@ -179,6 +181,7 @@ class DuplexSession:
             return []
         self._state.attachment.spoke()
         self._state.lease.receive(now)
+        note_played(self._state, now)
         return self._dispatch(received.command, now)
 
     def _from_stage(
@@ -198,6 +201,7 @@ class DuplexSession:
             self.stale += 1  # the one place that says so
             return []
         self._state.lease.touch(now)
+        note_played(self._state, now)
         match stimulus:
             case StagesOpened() | OpenFailed():
                 return on_lifecycle.handle_opening(self._state, stimulus, now)
@@ -209,6 +213,7 @@ class DuplexSession:
     def _admit(self, command: ClientCommand, now: float) -> list[Effect]:
         """Take a command now, keep it until the session is open, or drop it after the end."""
         self._state.lease.receive(now)
+        note_played(self._state, now)
         if self._state.life is Life.OPENING:
             return self._hold(command)
         return self._from_client(command, now) if self._state.accepts_input else []

@@ -24,5 +24,7 @@ class ModelProfile:
     """Takes a recording of a voice to speak with."""
     response_options: frozenset[str] = frozenset()
     """Single options of `response.create` that the model honours."""
+    voices: frozenset[str] = frozenset()
+    """Names of the voices it can speak with; empty: it has one, whatever that is called."""
     updatable: frozenset[str] = frozenset()
     """Model settings that `session.update` may change after the open."""

@@ -8,6 +8,7 @@ from session.errors import (
     DuplexError,
     IllegalNow,
     InputBackpressure,
+    ItemMissing,
     UnsupportedOption,
 )
 from session.events import (
@@ -48,7 +49,7 @@ def handle(state: SessionState, stimulus: ItemCommand) -> list[Effect]:
         case ItemRetrieved(item_id=item_id, event_id=event_id):
             item = state.history.get(item_id)
             if item is None:
-                return [_not_found(item_id, event_id)]
+                return [_not_found(item_id, event_id, "retrieve")]
             return [Emit(ItemShown(view_of(state, item)))]
         case ItemDeleted(item_id=item_id, event_id=event_id):
             return _delete(state, item_id, event_id)
@@ -153,7 +154,7 @@ def _delete(state: SessionState, item_id: ItemId, event_id: str | None) -> list[
         return [Emit(ErrorRaised(error, event_id))]
     item = state.history.get(item_id)
     if item is None:
-        return [_not_found(item_id, event_id)]
+        return [_not_found(item_id, event_id, "delete")]
     state.history.remove(item_id)
     disown_words(state, item_id)
     had_waited = state.input.drop_turn(item_id)
@@ -167,7 +168,7 @@ def _delete(state: SessionState, item_id: ItemId, event_id: str | None) -> list[
 def _truncate(state: SessionState, cut: ItemTruncated) -> list[Effect]:
     item = state.history.get(cut.item_id)
     if item is None:
-        return [_not_found(cut.item_id, cut.event_id)]
+        return [_not_found(cut.item_id, cut.event_id, "truncate")]
     response_id = item.response_id
     if response_id is None or not item.is_audio or not state.playback.knows(response_id):
         error: ClientError = UnsupportedOption(
@@ -284,6 +285,6 @@ def _store_heard(state: SessionState, item: Item, response_id: ResponseId) -> No
     state.history.change(item.item_id, text=heard)
 
 
-def _not_found(item_id: ItemId, event_id: str | None) -> Emit:
-    error = IllegalNow(f"no item {item_id}", code="item_not_found", param="item_id")
+def _not_found(item_id: ItemId, event_id: str | None, asked: str) -> Emit:
+    error = ItemMissing(f"no item {item_id}", param="item_id", asked=asked)
     return Emit(ErrorRaised(error, event_id))

@@ -1,11 +1,10 @@
 """Handlers for a session's birth, its settings, and what changes nothing else."""
 
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, assert_never
 
-from session.config import SessionConfig
+from session.config import ConfigPatch, SessionConfig
 from session.effects import CloseSocket, Effect, Emit, OpenStages
 from session.endings import INTERNAL_ERROR, POLICY_VIOLATION, TRY_AGAIN_LATER, give_back
 from session.errors import (
@@ -22,6 +21,7 @@ from session.events import (
     SessionUpdated,
     TurnMoved,
 )
+from session.fitting import UPDATE_CODES, fitted
 from session.lifecycle import Life, LifeTrigger, TurnTrigger, move_life, move_turn
 from session.pump import pump
 from session.speech_edges import close_open_speech
@@ -41,15 +41,6 @@ from session.vad import SpeechDetector
 
 MAX_WAITING_UPDATES: Final = 16
 """Updates that may wait for the stages, each with all settings, a voice recording among them."""
-
-UPDATE_CODES: Final[Mapping[str, str]] = {
-    "instructions": "instructions_update_unsupported",
-    "voice": "voice_update_unsupported",
-    "temperature": "temperature_update_unsupported",
-    "max_output_tokens": "max_output_tokens_update_unsupported",
-    "speed": "speed_update_unsupported",
-}
-"""Settings of the model, and the code of the error where it can not change them."""
 
 Opening = OpenRequested | StagesOpened | OpenFailed
 Settings = SessionConfigured | StagesConfigured | ConfigureFailed
@@ -99,7 +90,7 @@ def handle_settings(state: SessionState, stimulus: Settings, now: float) -> list
             if update is None:
                 return []
             state.config_generation = generation
-            return _adopt(state, update.candidate) + pump(state, now)
+            return _adopt(state, update.candidate, update.event_id) + pump(state, now)
         case ConfigureFailed(generation=generation, error=error):
             update = _answered(state, generation)
             if update is None:
@@ -135,11 +126,11 @@ def _opened(state: SessionState, now: float) -> list[Effect]:
         state.attachment.renew_token(token)
     snapshot = state.snapshot()
     created = SessionCreated(snapshot, state.attachment.generation, token)
-    return [Emit(created), Emit(SessionUpdated(snapshot)), *pump(state, now)]
+    return [Emit(created), Emit(SessionUpdated(snapshot, state.open_event_id)), *pump(state, now)]
 
 
 def _configure(state: SessionState, configured: SessionConfigured, now: float) -> list[Effect]:
-    candidate = configured.patch.apply_to(_newest_candidate(state))
+    candidate = _candidate(state, configured.patch, is_lenient=configured.is_lenient)
     error: DuplexError | None = _update_refusal(state, candidate)
     if error is None and len(state.updates) >= MAX_WAITING_UPDATES:
         error = InputBackpressure(
@@ -150,9 +141,20 @@ def _configure(state: SessionState, configured: SessionConfigured, now: float) -
     unchanged = state.runtime(candidate) == state.runtime(_newest_candidate(state))
     if unchanged and not state.updates:
         # The stages know generations that they were told of, so this is none.
-        return _adopt(state, candidate) + pump(state, now)
-    state.updates.append(PendingUpdate(configured.patch, candidate, configured.event_id))
+        return _adopt(state, candidate, configured.event_id) + pump(state, now)
+    state.updates.append(
+        PendingUpdate(
+            configured.patch, candidate, configured.event_id, is_lenient=configured.is_lenient
+        )
+    )
     return pump(state, now)
+
+
+def _candidate(state: SessionState, patch: ConfigPatch, *, is_lenient: bool) -> SessionConfig:
+    """Return what the settings become with a patch."""
+    before = _newest_candidate(state)
+    after = patch.apply_to(before)
+    return fitted(after, before, state.profile) if is_lenient else after
 
 
 def _newest_candidate(state: SessionState) -> SessionConfig:
@@ -165,7 +167,7 @@ def _without_refused(state: SessionState) -> list[Effect]:
     waiting, state.updates = state.updates, deque()
     refused: list[Effect] = []
     for update in waiting:
-        candidate = update.patch.apply_to(_newest_candidate(state))
+        candidate = _candidate(state, update.patch, is_lenient=update.is_lenient)
         error = _update_refusal(state, candidate)
         if error is None:
             state.updates.append(replace(update, candidate=candidate))
@@ -215,13 +217,13 @@ def _answered(state: SessionState, generation: int) -> PendingUpdate | None:
     return None
 
 
-def _adopt(state: SessionState, candidate: SessionConfig) -> list[Effect]:
+def _adopt(state: SessionState, candidate: SessionConfig, event_id: str | None) -> list[Effect]:
     had = state.config.turn_detection
     effects = close_open_speech(state) if candidate.turn_detection is None else []
     state.config = candidate
     if candidate.turn_detection != had:
         state.detector = _changed_detector(state)
-    return [*effects, Emit(SessionUpdated(state.snapshot()))]
+    return [*effects, Emit(SessionUpdated(state.snapshot(), event_id))]
 
 
 def _changed_detector(state: SessionState) -> SpeechDetector | None:

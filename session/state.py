@@ -31,6 +31,7 @@ class PendingUpdate:
     candidate: SessionConfig
     """What the settings become, should it and all that wait before it be accepted."""
     event_id: str | None
+    is_lenient: bool = False
     generation: int | None = None
     """Set once the stages have been asked."""
 
@@ -120,6 +121,8 @@ class SessionState:
     release_retry_at_s: float | None = None
     """When the stages are asked again to release what they have not confirmed."""
     idle: IdleWatch = field(default_factory=IdleWatch)
+    answered_bytes: int = 0
+    """Audio that the model had taken in when the last answer ended."""
     close_reason: str = ""
     close_code: int = 1000
     is_expiring: bool = False

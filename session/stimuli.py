@@ -39,6 +39,8 @@ class SessionConfigured:
 
     patch: ConfigPatch
     event_id: str | None = None
+    is_lenient: bool = False
+    """What the model can not do stays as it was, instead of being refused."""
 
 
 @dataclass(frozen=True, slots=True)

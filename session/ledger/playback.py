@@ -9,6 +9,7 @@ Rule 4: the memory is bounded. An answer whose cursors are gone is still known b
 Durations are kept in samples and shown in whole milliseconds, so nothing drifts.
 """
 
+import math
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
@@ -120,6 +121,20 @@ class PlaybackLedger:
         cursor.committed_ms = max(cursor.committed_ms, min(wanted, cursor.played_ms))
         return cursor.view()
 
+    def play_until(self, response_id: ResponseId, *, now: float) -> bool:
+        """Count as heard what a client that plays without pause has played; say if that is news.
+
+        One that was told to drop the rest plays no more.
+        """
+        cursor = self._cursors[response_id]
+        if cursor.is_flushed or cursor.committed_ms >= cursor.sent_ms:
+            return False
+        left_ms = math.ceil(max(0.0, cursor.plays_until_s - now) * 1000)
+        before_ms = cursor.committed_ms
+        played_ms = max(0, cursor.sent_ms - left_ms)
+        self.acknowledge(response_id, played_ms=played_ms, committed_ms=played_ms)
+        return cursor.committed_ms > before_ms
+
     def commit_all(self, response_id: ResponseId) -> Playback:
         """Count everything sent as heard."""
         sent_ms = self._cursors[response_id].sent_ms
@@ -150,8 +165,13 @@ class PlaybackLedger:
     @property
     def sole_pending(self) -> ResponseId | None:
         """The one answer that waits for an acknowledgement; None when there is none, or several."""
-        pending = [each for each, cursor in self._cursors.items() if cursor.is_pending]
+        pending = self.pending
         return pending[0] if len(pending) == 1 else None
+
+    @property
+    def pending(self) -> list[ResponseId]:
+        """The answers that wait for an acknowledgement, oldest first."""
+        return [each for each, cursor in self._cursors.items() if cursor.is_pending]
 
     def view(self, response_id: ResponseId | None) -> Playback:
         """Return an answer's cursors; zeros for an unknown one."""

@@ -182,10 +182,6 @@ class PlaybackLedger:
         """Return which text is spoken by when."""
         return tuple(self._cursors[response_id].marks)
 
-    def heard_chars(self, response_id: ResponseId, heard_ms: int) -> int:
-        """How many characters of the transcript are spoken by `heard_ms`."""
-        return self._cursors[response_id].chars_by(heard_ms)
-
     def outstanding(self, response_id: ResponseId | None, *, now: float) -> bool:
         """Whether the client is probably still playing this answer.
 

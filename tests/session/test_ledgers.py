@@ -109,11 +109,11 @@ def test_a_truncation_caps_later_acknowledgements() -> None:
 
 def test_heard_text_follows_the_marks() -> None:
     ledger = make_playback(("one two ", 1000), ("three four", 1000))
-    assert ledger.heard_chars(A, 0) == 0
-    assert ledger.heard_chars(A, 500) == 4
-    assert ledger.heard_chars(A, 1000) == 8
-    assert ledger.heard_chars(A, 1500) == 13
-    assert ledger.heard_chars(A, 5000) == 18
+    assert ledger.cursor(A).chars_by(0) == 0
+    assert ledger.cursor(A).chars_by(500) == 4
+    assert ledger.cursor(A).chars_by(1000) == 8
+    assert ledger.cursor(A).chars_by(1500) == 13
+    assert ledger.cursor(A).chars_by(5000) == 18
 
 
 def test_a_client_that_never_acknowledges_does_not_play_for_ever() -> None:

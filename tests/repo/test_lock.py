@@ -18,7 +18,7 @@ OVERRIDES = {
     "serve.lock": "without.txt",
     "vllm.lock": "vllm-without.txt",
     "vllm-cuda.lock": "vllm-cuda-without.txt",
-    "dev.lock": "without.txt",
+    "dev.lock": "dev-without.txt",
 }
 
 

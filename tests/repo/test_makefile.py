@@ -10,7 +10,7 @@ from stages.plugins import BUILT_IN
 
 ROOT = Path(__file__).parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
-GROUPS = ("pure", "models", "vllm", "serve", "browser")
+GROUPS = ("pure", "models", "vllm", "serve", "browser", "clients")
 
 
 def target(name: str) -> str:
@@ -33,10 +33,10 @@ def test_make_test_runs_all_groups() -> None:
     assert set(GROUPS) - {"pure"} == set(markers()) - {"soak"}
 
 
-@pytest.mark.parametrize("combination", range(32))
+@pytest.mark.parametrize("combination", range(64))
 def test_every_test_is_in_exactly_one_group(combination: int) -> None:
     marks = {mark for bit, mark in enumerate(markers()) if combination >> bit & 1}
-    assert len(markers()) == 5
+    assert len(markers()) == 6
     pure = re.search(r"^PURE := (.*)$", MAKEFILE, re.M)
     assert pure is not None
     expressions = [pure[1]]

@@ -110,7 +110,7 @@ fmt: $(VENV)/.dev ## format the code and fix what can be fixed
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix $(CODE)
 
-docs: $(VENV)/.dev ## write docs/errors.md and docs/config.md anew
+docs: $(VENV)/.dev ## write docs/errors.md, docs/config.md and docs/wire/ anew
 	$(BIN)/python -m tools.gen_docs
 
 lock: $(VENV)/.dev ## write requirements/*.lock anew (ARGS=--upgrade for newer versions)

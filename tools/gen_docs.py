@@ -1,4 +1,4 @@
-"""Writes docs/errors.md and docs/config.md from the code they describe.
+"""Writes docs/errors.md, docs/config.md and docs/wire/ from the code they describe.
 
 Rule 1: a meaning stands once, beside the class or field it explains; the page repeats it.
 Rule 2: an undocumented field is an error, so that the pages have no gaps.
@@ -7,9 +7,7 @@ Rule 2: an undocumented field is an error, so that the pages have no gaps.
 import ast
 import dataclasses
 import inspect
-import itertools
 import json
-import textwrap
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +23,8 @@ from session.errors import DuplexError
 from stages.embedded.settings import EmbeddedSettings
 from stages.minicpmo.settings import MiniCPMOSettings
 from stages.scripted.settings import ScriptedSettings
+from tools.docstrings import attribute_docs, docs_in, summary
+from tools.wire_pages import wire_pages
 
 ROOT: Final = Path(__file__).parent.parent
 RAISING_PACKAGES: Final = ("session", "stages", "serve_app")
@@ -32,7 +32,7 @@ NOTICE: Final = "<!-- Made by `make docs` from the code; change it there. -->\n"
 
 
 def main() -> None:
-    """Write both pages."""
+    """Write every page."""
     for path, text in pages().items():
         (ROOT / path).write_text(text)
         print(f"wrote {path}")
@@ -40,7 +40,9 @@ def main() -> None:
 
 def pages() -> dict[str, str]:
     """Return each generated page's text by its path."""
-    return {"docs/errors.md": error_page(), "docs/config.md": config_page()}
+    own = {"docs/errors.md": error_page(), "docs/config.md": config_page()}
+    wire = {f"docs/wire/{name}.md": text for name, text in wire_pages(NOTICE).items()}
+    return own | wire
 
 
 # --- errors ------------------------------------------------------------------------------------
@@ -221,28 +223,6 @@ def environment_lines() -> list[str]:
     ]
 
 
-def attribute_docs(kind: type) -> dict[str, str]:
-    """Return the string that follows each annotated field in the source of `kind`."""
-    definition = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
-    assert isinstance(definition, ast.ClassDef)
-    return docs_in(definition.body)
-
-
-def docs_in(body: list[ast.stmt]) -> dict[str, str]:
-    """Return the string that follows each annotated assignment."""
-    docs = {}
-    for field, following in itertools.pairwise(body):
-        match field, following:
-            case (
-                ast.AnnAssign(target=ast.Name(id=name)),
-                ast.Expr(value=ast.Constant(value=str(text))),
-            ):
-                docs[name] = summary(text)
-            case _:
-                pass
-    return docs
-
-
 def shown(default: object) -> str:
     """Return a default as it stands in a YAML file; a group of settings shows nothing."""
     match default:
@@ -258,11 +238,6 @@ def shown(default: object) -> str:
             return f"`{json.dumps(default)}`"
         case _:
             return f"`{default}`"
-
-
-def summary(text: str) -> str:
-    """Return the first paragraph of a docstring as one line, safe in a table."""
-    return " ".join(text.strip().split("\n\n")[0].split()).replace("|", "\\|")
 
 
 if __name__ == "__main__":

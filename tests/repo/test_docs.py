@@ -22,9 +22,14 @@ def commands(text: str) -> list[str]:
     return [line for block in blocks for line in block.splitlines() if line.strip()]
 
 
-@pytest.mark.parametrize("path", ["docs/errors.md", "docs/config.md"])
+@pytest.mark.parametrize("path", pages())
 def test_a_generated_page_is_up_to_date(path: str) -> None:
     assert (ROOT / path).read_text() == pages()[path], "run `make docs`"
+
+
+def test_no_page_is_left_of_a_wire_that_is_no_more() -> None:
+    written = {f"docs/wire/{path.name}" for path in (ROOT / "docs" / "wire").iterdir()}
+    assert written == {path for path in pages() if path.startswith("docs/wire/")}
 
 
 @dataclass
@@ -66,6 +71,22 @@ def test_links_between_documents_lead_somewhere() -> None:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
         if not (page.parent / target).exists()
     ]
+    assert broken == []
+
+
+def anchors(page: Path) -> set[str]:
+    """Return what a link can name on a page, made from its headings as GitHub does."""
+    heads = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def test_links_to_sections_lead_somewhere() -> None:
+    broken = []
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        for target, section in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text()):
+            there = page.parent / target if target else page
+            if there.suffix == ".md" and section not in anchors(there):
+                broken.append(f"{page.relative_to(ROOT)}: {target}#{section}")
     assert broken == []
 
 

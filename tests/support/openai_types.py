@@ -70,6 +70,18 @@ def live_faults(frame: str) -> list[str]:
     return list(_faults(frame, _LIVE))
 
 
+def object_faults(body: object, model: type[BaseModel]) -> list[str]:
+    """Return what is wrong with an HTTP answer for those who read it as `model`."""
+    try:
+        read = model.model_validate_json(json.dumps(body), strict=True)
+    except ValidationError as error:
+        return [
+            f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}"
+            for fault in error.errors(include_url=False, include_input=False)
+        ]
+    return list(_extra_fields(read, model.__name__, ""))
+
+
 def read_frame(frame: str) -> dict[str, Any]:
     """Return a frame's event; raise ValueError when it is no JSON object that everybody reads."""
     event = json.loads(frame, parse_constant=_no_constant, object_pairs_hook=_no_twins)

@@ -7,7 +7,9 @@ Rule 1: what is shown comes from the models that read and write the wire, and fr
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from serve_app.dialects import Dialect
 from tools.standard_events import Standard
+from tools.wire_differences import ASPECTS, differences
 from tools.wire_examples import Example, conversation, examples, link
 from tools.wire_fields import Row, meaning, objects_in, rows
 from tools.wire_registry import PAGES, DialectPage, answers, section_of
@@ -45,6 +47,11 @@ def index_page(notice: str) -> str:
                 ),
             ),
             "",
+            "## What else differs",
+            "",
+            "As it is without settings of the client, with the embedded model.",
+            *_differences(),
+            "",
             "## What a client sends",
             "",
             *_matrix("client", (page.client for page in PAGES)),
@@ -55,6 +62,12 @@ def index_page(notice: str) -> str:
             "",
         ]
     )
+
+
+def _differences() -> Iterator[str]:
+    columns = [differences(Dialect(page.name)) for page in PAGES]
+    lines = zip(ASPECTS, *columns, strict=True)
+    yield from _table(("", *(f"[{page.name}]({page.name}.md)" for page in PAGES)), lines)
 
 
 def _matrix(side: str, wires: Iterable[Iterable[str]]) -> Iterator[str]:

@@ -201,6 +201,7 @@ def _show_call(state: SessionState, response: Response, call: FunctionCall) -> l
 def end_answer(state: SessionState, status: str, reason: str) -> list[Effect]:
     """Take the active answer out; a visible one gets its one terminal."""
     response = state.response.finish()
+    state.input.queue.drop_request()
     if not response.is_visible:
         return []
     state.turn = move_turn(state.turn, TurnTrigger.ANSWER_ENDED)

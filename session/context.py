@@ -1,7 +1,6 @@
 """What a model is told about a conversation apart from what is said in it now."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from session.ids import ItemId
 
@@ -10,7 +9,8 @@ from session.ids import ItemId
 class ContextMessage:
     """A message that the model knows of without having to answer it."""
 
-    role: Literal["system", "user", "assistant"]
+    role: str
+    """system, user or assistant."""
     text: str
 
 

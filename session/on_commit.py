@@ -125,7 +125,7 @@ def commit_open(
 def show_requested(state: SessionState, options: ResponseOptions) -> list[Effect]:
     """Start an answer that was asked for: visible at once, and everything committed is due."""
     reserve_answer(state, options)
-    state.input.want_turns()
+    state.input.queue.want()
     return show_answer(state)
 
 

@@ -2,6 +2,7 @@
 
 from typing import assert_never
 
+from session.context import ContextMessage
 from session.effects import Effect, Emit
 from session.errors import (
     ClientError,
@@ -24,6 +25,7 @@ from session.events import (
 )
 from session.ids import ItemId, ResponseId
 from session.ledger.history import FRONT, KEPT_ITEMS, Item, message_id
+from session.ledger.spans import Turn
 from session.lifecycle import TurnTrigger, move_turn
 from session.state import SessionState
 from session.stimuli import (
@@ -90,12 +92,17 @@ def _create(state: SessionState, created: ItemCreated) -> list[Effect]:
         previous = None
     item = Item(item_id, created.role, created.text, call_id=created.call_id)
     state.history.add(item, after=created.previous_item_id)
+    before = next(filter(state.input.queue.holds, state.history.after(item_id)), None)
     if created.call_id is not None:
         state.calls.answer(created.call_id)
         output = ToolOutput(created.call_id, created.text)
-        state.input.add_text_turn("", item_id, tool_outputs=(output,))
+        turn = Turn((), "", item_id, is_wanted=False, tool_outputs=(output,))
+    elif created.role == "user":
+        turn = Turn((), created.text, item_id, is_wanted=False)
     else:
-        state.input.add_text_turn(created.text, item_id)
+        message = ContextMessage(created.role, created.text)
+        turn = Turn((), "", item_id, is_wanted=False, message=message)
+    state.input.queue.add(turn, before=before)
     view = view_of(state, item)
     return [Emit(ItemAdded(view, previous)), Emit(ItemDone(view, previous))]
 
@@ -108,7 +115,7 @@ def _create_refusal(state: SessionState, created: ItemCreated) -> DuplexError | 
         return UnsupportedOption(
             f"{state.config.model} takes no text input", code="text_only_turn_unsupported"
         )
-    if created.role != "user" and created.call_id is None:
+    if created.role != "user" and created.call_id is None and not state.profile.messages:
         return UnsupportedOption(
             f"{state.config.model} takes no {created.role} items; use session.instructions",
             code="unsupported_item_role",
@@ -127,7 +134,10 @@ def _create_refusal(state: SessionState, created: ItemCreated) -> DuplexError | 
         return IllegalNow(f"no item {after}", code="item_not_found", param="previous_item_id")
     limit = state.limits.max_pending_input_bytes_per_session
     # A conversation that is brought along is longer than the turns that may wait for the model.
-    if state.input.waiting_bytes + len(created.text) > limit or state.input.turns >= KEPT_ITEMS:
+    if (
+        state.input.waiting_bytes + len(created.text) > limit
+        or state.input.waiting_items >= KEPT_ITEMS
+    ):
         return InputBackpressure("too much input waits for response.create; send it later")
     return None
 

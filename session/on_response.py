@@ -3,14 +3,16 @@
 from collections.abc import Mapping
 from typing import Final, assert_never
 
-from session.answering import interrupt
+from session.answering import interrupt, reserve_answer, show_answer
 from session.config import ANSWER_SETTINGS, NO_TOKEN_LIMIT, AnswerSettings
 from session.effects import Effect, Emit
-from session.errors import ClientError, IllegalNow, UnsupportedOption
+from session.errors import ClientError, DuplexError, IllegalNow, UnsupportedOption
 from session.events import ErrorRaised, OutputBufferCleared
 from session.ids import ResponseId
+from session.ledger.spans import Turn
 from session.on_commit import show_requested
 from session.pump import pump
+from session.response_input import Given, fresh_turn, messages_seen, refusal_of_input
 from session.state import SessionState
 from session.stimuli import (
     BargedIn,
@@ -51,12 +53,32 @@ def _create(state: SessionState, request: ResponseRequested, now: float) -> list
     error = _refusal(state, request)
     if error is not None:
         return [Emit(ErrorRaised(error, request.event_id))]
+    if request.options.input is not None:
+        return _create_apart(state, request, request.options.input, now)
+    if state.input.turns == 0:
+        state.input.queue.ask(Turn((), "", None, is_wanted=True, is_bare=True))
     return show_requested(state, request.options) + pump(state, now)
+
+
+def _create_apart(
+    state: SessionState, request: ResponseRequested, given: Given, now: float
+) -> list[Effect]:
+    """Ask for an answer to its own input. What was committed goes on waiting."""
+    seen = messages_seen(state, given)
+    if isinstance(seen, DuplexError):
+        return [Emit(ErrorRaised(seen, request.event_id))]
+    reserve_answer(state, request.options)
+    state.input.queue.ask(fresh_turn(seen))
+    return show_answer(state) + pump(state, now)
 
 
 def _refusal(state: SessionState, request: ResponseRequested) -> ClientError | None:
     if state.response.active is not None:
         return IllegalNow("an answer is already being made", code="response_already_active")
+    if request.options.input is not None:
+        refused = refusal_of_input(state, request.options)
+        if refused is not None:
+            return refused
     lacking = _lacking(state, request.options.settings)
     if lacking is not None:
         return UnsupportedOption(
@@ -64,7 +86,8 @@ def _refusal(state: SessionState, request: ResponseRequested) -> ClientError | N
             code="unsupported_native_response_options",
             param=f"response.{lacking}",
         )
-    if state.input.turns == 0:
+    is_bare = request.is_bare or request.options.input is not None
+    if state.input.turns == 0 and not is_bare:
         return IllegalNow(
             "nothing to answer: commit audio or create a text item first",
             code="response_create_without_input",

@@ -117,6 +117,9 @@ def _submit(state: SessionState, reservation: Reservation, now: float) -> Submit
     is_muted = turn is None and due is not None and now >= due
     needs_whole = turn is not None and not state.profile.accepts_short_units
     pcm = reservation.pcm
+    is_bare = turn is not None and turn.is_bare
+    if is_bare and needs_whole:
+        pcm = bytes(state.unit_bytes)  # it can not be asked over nothing at all
     unit = Unit(
         pcm=_whole_units(state, pcm) if is_muted or needs_whole else pcm,
         text=turn.text if turn is not None else "",
@@ -125,6 +128,9 @@ def _submit(state: SessionState, reservation: Reservation, now: float) -> Submit
         force_listen=reservation.force_listen,
         options=_options(state) if turn is not None else None,
         tool_outputs=turn.tool_outputs if turn is not None else (),
+        messages=reservation.messages,
+        is_bare=is_bare,
+        is_fresh=turn is not None and turn.is_fresh,
         video_frames=reservation.video_frames,
     )
     state.turns_expected = state.turns_expected or turn is not None

@@ -49,6 +49,9 @@ class Unit:
     """What the model's function calls returned, oldest first."""
     messages: tuple[ContextMessage, ...] = ()
     """To remember before this unit's own input, oldest first. They ask for no answer."""
+    is_bare: bool = False
+    """An answer is wanted although nothing was said: the instructions and the conversation have
+    to do. What audio there is is silence, for models that take no less."""
     is_fresh: bool = False
     """The answer that this unit asks for sees `messages` and `text` alone, nothing said before."""
     video_frames: tuple[tuple[bytes, ...], ...] = field(default=(), repr=False)

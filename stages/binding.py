@@ -234,6 +234,8 @@ def _check_unit(unit: Unit) -> None:
         raise StageFailed(f"bad unit: {size} bytes, the most is {MAX_UNIT_BYTES}")
     if not (unit.pcm or unit.text or unit.closes_input):
         raise StageFailed("bad unit: it has neither audio nor text, and closes nothing")
+    if (unit.is_fresh or unit.is_bare) and not unit.closes_input:
+        raise StageFailed("bad unit: it asks for an answer and does not close the input")
 
 
 def request_id(fence: Fence, seq: int, attempt: int) -> RequestId:

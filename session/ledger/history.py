@@ -5,7 +5,9 @@ Rule 1: an answer takes its place when it begins; later acknowledgements change 
 Rule 2: what counts as said by the assistant is what was heard of it.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import dropwhile, islice
 from typing import Final
 
 from session.ids import ItemId, ResponseId
@@ -62,6 +64,11 @@ class HistoryLedger:
     def get(self, item_id: ItemId) -> Item | None:
         """Return an item, or None."""
         return self._items.get(item_id)
+
+    def after(self, item_id: ItemId) -> Iterator[ItemId]:
+        """Give the ids of the items that follow an item, oldest first."""
+        followers = dropwhile(lambda each: each != item_id, self._items)
+        return islice(followers, 1, None)
 
     def of_response(self, response_id: ResponseId) -> Item | None:
         """Return the item of an answer, or None."""

@@ -11,7 +11,6 @@ Rule 3: the open item describes what the next commit would make an item of; stre
 
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
-from itertools import islice
 
 from session.errors import LocalProtocolError
 from session.fence import Fence
@@ -24,6 +23,7 @@ from session.ledger.spans import (
     frame_count,
     pcm_bytes,
 )
+from session.ledger.turns import TurnQueue, messages_of
 from session.tools import ToolOutput
 
 
@@ -64,11 +64,12 @@ class InputLedger:
     accepted_frames: int = 0
     discarded_frames: Counter[str] = field(default_factory=Counter)
     open_item: OpenItem = field(default_factory=OpenItem)
+    queue: TurnQueue = field(default_factory=TurnQueue)
+    """What was committed and waits."""
     _open: deque[Span] = field(default_factory=deque)
     _open_bytes: int = 0
     _frame_bytes: int = 0
     """Size of the frames that are held, wherever they are."""
-    _turns: deque[Turn] = field(default_factory=deque)
     _deferred: Turn | None = None
     _text_chars: int = 0
     _reservation: Reservation | None = None
@@ -89,9 +90,7 @@ class InputLedger:
     @property
     def waiting_bytes(self) -> int:
         """Audio, camera frames and text that wait: the subject of backpressure."""
-        turns = self._waiting_turns()
-        texts = sum(len(turn.text) for turn in turns)
-        texts += sum(len(each.output) for turn in turns for each in turn.tool_outputs)
+        texts = self.queue.chars + (0 if self._deferred is None else self._deferred.chars)
         return self.pending_bytes + self._frame_bytes + self._text_chars + texts
 
     @property
@@ -109,12 +108,17 @@ class InputLedger:
     @property
     def turns(self) -> int:
         """Everything committed that waits for an answer."""
-        return len(self._turns)
+        return self.queue.answerable
+
+    @property
+    def waiting_items(self) -> int:
+        """Items that wait, those that nobody has to answer too."""
+        return len(self.queue.waiting)
 
     @property
     def pending_turns(self) -> int:
         """Spoken turns that wait, deferred overlap included."""
-        return sum(bool(turn.spans) for turn in self._turns) + int(self.has_deferred)
+        return sum(bool(turn.spans) for turn in self.queue.waiting) + int(self.has_deferred)
 
     @property
     def deferred_id(self) -> ItemId | None:
@@ -128,8 +132,8 @@ class InputLedger:
 
     @property
     def has_wanted_turn(self) -> bool:
-        """Whether a committed turn may be submitted now."""
-        return any(turn.is_wanted for turn in self._turns)
+        """Whether a committed turn, or a request without one, may be submitted now."""
+        return self.queue.is_wanted
 
     # --- coming in ------------------------------------------------------------------------------
 
@@ -159,17 +163,7 @@ class InputLedger:
 
     def commit_open(self, item_id: ItemId, *, is_wanted: bool) -> None:
         """Turn the open buffer and item into a committed turn."""
-        self._turns.append(self._close_open(item_id, is_wanted=is_wanted))
-
-    def add_text_turn(
-        self, text: str, item_id: ItemId, *, tool_outputs: tuple[ToolOutput, ...] = ()
-    ) -> None:
-        """Add a turn that is only text, or what a function call returned."""
-        self._turns.append(Turn((), text, item_id, is_wanted=False, tool_outputs=tool_outputs))
-
-    def want_turns(self) -> None:
-        """Ask for an answer to everything committed so far."""
-        self._turns = deque(replace(turn, is_wanted=True) for turn in self._turns)
+        self.queue.add(self._close_open(item_id, is_wanted=is_wanted))
 
     def defer_open(self, item_id: ItemId) -> None:
         """Keep the open input for after the current answer, joined to earlier overlap."""
@@ -185,13 +179,12 @@ class InputLedger:
         turn, self._deferred = self._deferred, None
         if turn is None:
             raise LocalProtocolError("input ledger: nothing is deferred")
-        self._turns.append(turn)
+        self.queue.add(turn)
         return turn
 
     def drop_turn(self, item_id: ItemId) -> bool:
         """Forget a committed turn whose item was deleted; return whether there was one."""
-        gone = [turn for turn in self._turns if turn.item_id == item_id]
-        self._turns = deque(turn for turn in self._turns if turn.item_id != item_id)
+        gone = self.queue.drop(item_id)
         for turn in gone:
             self._drop(turn.spans, "deleted")
         return bool(gone)
@@ -204,27 +197,21 @@ class InputLedger:
         What was committed before them goes along: the model hears turns in the order they came.
         """
         self._need_free()
-        parts = list(self._turns)
-        while not parts[-1].is_wanted:
-            del parts[-1]
-        self._turns = deque(islice(self._turns, len(parts), None))
-        spans = tuple(span for turn in parts for span in turn.spans)
-        text = " ".join(turn.text for turn in parts if turn.text)
-        outputs = tuple(output for turn in parts for output in turn.tool_outputs)
-        last = parts[-1]
-        turn = Turn(spans, text, last.item_id, True, last.serial, outputs)
-        self._reservation = Reservation(spans, turn, parts=tuple(parts))
+        self._reservation = self.queue.take_wanted()
         return self._reservation
 
     def reserve_open(self, n_bytes: int) -> Reservation:
-        """Reserve the first `n_bytes` of the open buffer."""
+        """Reserve the first `n_bytes` of the open buffer, and the messages that come before it."""
         self._need_free()
-        self._reservation = Reservation(self._take(n_bytes), serial=self.open_item.serial)
+        self._reservation = Reservation(
+            self._take(n_bytes), serial=self.open_item.serial, parts=self.queue.take_messages()
+        )
         return self._reservation
 
     def settle(self, *, discard: str | None = None) -> tuple[ToolOutput, ...]:
         """The model has consumed the reservation, or it can not be consumed for a reason.
 
+        Messages of one that can not be consumed go with the next: they are not the reason.
         Returns the outputs of function calls that were in it.
         """
         reservation, self._reservation = self._reservation, None
@@ -237,6 +224,7 @@ class InputLedger:
             self._frame_bytes -= frame_bytes(reservation.spans)
         else:
             self._drop(reservation.spans, discard)
+            self.queue.put_back(messages_of(reservation.parts))
             if reservation.turn is None and reservation.serial == self.open_item.serial:
                 self.open_item.has_failed = True
         return outputs
@@ -247,17 +235,11 @@ class InputLedger:
         Without `keeps_wanted` committed turns wait until an answer is asked for again, those that
         had not gone out yet too: the answer that they were for is over.
         """
-        if not keeps_wanted:
-            self._turns = deque(replace(turn, is_wanted=False) for turn in self._turns)
         reservation, self._reservation = self._reservation, None
-        if reservation is None:
-            return
-        if reservation.turn is not None:
-            parts = [
-                replace(turn, is_wanted=turn.is_wanted and keeps_wanted)
-                for turn in reservation.parts
-            ]
-            self._turns.extendleft(reversed(parts))
+        self.queue.put_back(() if reservation is None else reservation.parts)
+        if not keeps_wanted:
+            self.queue.unwant()
+        if reservation is None or reservation.turn is not None:
             return
         if reservation.serial != self.open_item.serial:
             self._rejoin(reservation)
@@ -290,14 +272,14 @@ class InputLedger:
     def discard_waiting(self, reason: str) -> None:
         """Drop everything the user said that is not at the model: buffer, turns, deferred overlap.
 
-        What function calls returned stays: the model waits for it.
+        What function calls returned stays: the model waits for it. So do messages: the user did
+        not say them.
         """
         self.discard_open(reason)
         for turn in self._waiting_turns():
             self._drop(turn.spans, reason)
         self._deferred = None
-        answers = [turn for turn in self._turns if turn.tool_outputs]
-        self._turns = deque(replace(turn, spans=(), text="") for turn in answers)
+        self.queue.drop_said()
 
     # --- law 1 ------------------------------------------------------------------------------------
 
@@ -351,10 +333,8 @@ class InputLedger:
 
     def _rejoin(self, reservation: Reservation) -> None:
         """Give audio back to the turn that its item has become, if that still waits."""
-        for index, turn in enumerate(self._turns):
-            if turn.serial == reservation.serial:
-                self._turns[index] = replace(turn, spans=reservation.spans + turn.spans)
-                return
+        if self.queue.rejoin(reservation.serial, reservation.spans):
+            return
         deferred = self._deferred
         if deferred is not None and deferred.serial == reservation.serial:
             self._deferred = replace(deferred, spans=reservation.spans + deferred.spans)
@@ -370,7 +350,7 @@ class InputLedger:
         return self._reservation.spans if self._reservation is not None else ()
 
     def _waiting_turns(self) -> list[Turn]:
-        return [*self._turns, *([] if self._deferred is None else [self._deferred])]
+        return [*self.queue.waiting, *([] if self._deferred is None else [self._deferred])]
 
     def _need_free(self) -> None:
         if self._reservation is not None:

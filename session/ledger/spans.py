@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from session.context import ContextMessage
 from session.ids import ItemId
 from session.tools import ToolOutput
 
@@ -42,6 +43,21 @@ class Turn:
     serial: int = -1
     """The open item that it was, if any; audio of that item which comes back belongs to it."""
     tool_outputs: tuple[ToolOutput, ...] = ()
+    message: ContextMessage | None = None
+    """Set for what the model is only told: nobody has to answer it."""
+    messages: tuple[ContextMessage, ...] = ()
+    """What the model is told before it."""
+    is_bare: bool = False
+    """An answer is asked for although nothing was said."""
+    is_fresh: bool = False
+    """Its answer sees `messages` and `text` alone."""
+
+    @property
+    def chars(self) -> int:
+        """Size of its text, of whatever kind."""
+        told = [*self.messages, *([] if self.message is None else [self.message])]
+        outputs = sum(len(each.output) for each in self.tool_outputs)
+        return len(self.text) + outputs + sum(len(each.text) for each in told)
 
     @property
     def n_bytes(self) -> int:
@@ -59,7 +75,8 @@ class Reservation:
     serial: int = 0
     """The open item that the audio was taken from."""
     parts: tuple[Turn, ...] = ()
-    """The turns that `turn` was joined from; what is rolled back comes back one by one."""
+    """What `turn` was joined from, or the messages that go with a part of the open stream; what
+    is rolled back comes back one by one."""
 
     @property
     def pcm(self) -> bytes:
@@ -75,6 +92,13 @@ class Reservation:
     def force_listen(self) -> bool:
         """Whether any part asked the model to listen."""
         return any(span.force_listen for span in self.spans)
+
+    @property
+    def messages(self) -> tuple[ContextMessage, ...]:
+        """What the model is told before this input."""
+        if self.turn is not None:
+            return self.turn.messages
+        return tuple(part.message for part in self.parts if part.message is not None)
 
     @property
     def video_frames(self) -> tuple[tuple[bytes, ...], ...]:

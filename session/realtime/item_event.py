@@ -1,6 +1,6 @@
 """`conversation.item.create`: a message of text, or the output of a function call."""
 
-from typing import Final, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -8,10 +8,9 @@ from session.errors import MalformedEvent, UnsupportedOption
 from session.ids import ItemId
 from session.realtime.client_events import ClientEvent, Id, Text
 from session.realtime.commands import Command
+from session.realtime.input_items import TEXT_PARTS
 from session.realtime.readers import MAX_TEXT_CHARS, missing, too_long
 from session.stimuli import ItemCreated
-
-_TEXT_PARTS: Final = ("input_text", "text", "output_text")
 
 
 class ContentPart(BaseModel):
@@ -82,7 +81,7 @@ def _text(item: NewItem) -> str:
         raise missing("item.content")
     texts: list[str] = []
     for index, part in enumerate(item.content):
-        if part.type not in _TEXT_PARTS:
+        if part.type not in TEXT_PARTS:
             raise _unsupported(f"item.content.{index}.type", "text; speak through the input buffer")
         if part.text is None:
             raise missing(f"item.content.{index}.text")

@@ -6,7 +6,7 @@ Private keys of the server and whatever else has no meaning for one response are
 from typing import Final
 
 from session.config import NO_TOKEN_LIMIT, AnswerSettings, ResponseOptions
-from session.errors import UnsupportedOption
+from session.realtime.input_items import read_input
 from session.realtime.readers import bad_value, token_limit
 from session.realtime.session_fields import SHARED_SETTINGS, take_output_format
 from session.realtime.setting_names import Named, Setting, flatten, take, take_settings
@@ -40,7 +40,6 @@ _SETTINGS: Final = (
 def read_options(response: Named) -> ResponseOptions:
     """Return the options of one answer."""
     named = flatten(response, _PREFIX)
-    _refuse_unsupported(named)
     shared = dict(take_settings(named, _SETTINGS, _PREFIX))
     modalities = shared.pop("output_modalities", None)
     return ResponseOptions(
@@ -49,16 +48,8 @@ def read_options(response: Named) -> ResponseOptions:
         settings=AnswerSettings(**shared),  # type: ignore[arg-type]  # the same
         is_out_of_band=_is_out_of_band(take(named, ("conversation",))[1]),
         metadata=_metadata(take(named, ("metadata",))[1]),
+        input=read_input(take(named, ("input",))[1], "response.input"),
     )
-
-
-def _refuse_unsupported(named: Named) -> None:
-    if named.get("input") is not None:
-        raise UnsupportedOption(
-            "response.input is not supported: create items with conversation.item.create first",
-            code="unsupported_response_input",
-            param="response.input",
-        )
 
 
 def _is_out_of_band(conversation: object) -> bool:

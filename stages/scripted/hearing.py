@@ -13,7 +13,9 @@ Rule 5: the text "call NAME ARGUMENTS" calls that tool, if the session or the an
         arguments. What a function returned is answered as if the user had written it.
 Rule 6: an answer heeds its own voice, speed, instructions, tools, and token limit, which here
         counts words; the next one has the session's again.
-Rule 7: a session whose first instructions are a script (`settings.OWN_SCRIPT`) follows that one.
+Rule 7: messages are remembered and start nothing. An answer that sees only what comes with it
+        quotes only that.
+Rule 8: a session whose first instructions are a script (`settings.OWN_SCRIPT`) follows that one.
 """
 
 import asyncio
@@ -24,17 +26,19 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from session.config import AnswerSettings, RuntimeConfig
+from session.context import ContextMessage
 from session.errors import StageFailed, UnsupportedOption
 from session.ids import RequestId, SessionId
 from session.tools import FunctionCall, ToolUse
 from session.unit import Decision, Unit, UnitResult
 from stages.contract import Appended, Speech, lives_with_its_process
-from stages.scripted.settings import ScriptedSettings
+from stages.scripted.settings import About, ScriptedSettings
 
 Sleep = Callable[[float], Awaitable[None]]
 
 LISTENS = Appended(UnitResult(Decision.LISTEN), None)
 FULL_SCALE = 32_768
+KEPT_MESSAGES = 32
 _CALL = re.compile(r"(speak and )?call (\S+) ?(.*)", re.DOTALL)
 _SESSIONS_OWN = AnswerSettings()
 
@@ -44,9 +48,12 @@ class _Plan:
     """What an answer is to be: fixed when it starts."""
 
     runtime: RuntimeConfig
+    said: str
+    told: str
     options: AnswerSettings = _SESSIONS_OWN
     call: FunctionCall | None = None
     is_spoken: bool = True
+    is_apart: bool = False
 
 
 @dataclass(slots=True)
@@ -61,11 +68,17 @@ class _Ear:
     """Sentence of the current answer that was given last; 0 between answers."""
     has_heard: bool = False
     said: str = ""
+    told: tuple[ContextMessage, ...] = ()
+    told_before: tuple[ContextMessage, ...] = ()
+    """Without what the newest unit told."""
+    apart: Unit | None = None
+    """Asks for an answer that sees nothing else."""
     plan: _Plan | None = None
     """The current answer; None between answers."""
     words: int = 0
     """Words of the current answer so far."""
     failed_closes: int = 0
+    interrupts: int = 0
     freed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set to let a hanging unit go."""
 
@@ -91,11 +104,14 @@ class ScriptedStage0:
         del request_id  # nothing outlives the call
         ear = self._ears[session_id]
         ear.units += 1
+        interrupts = ear.interrupts
         await self._sleep(ear.settings.unit_delay_ms / 1000)
         if ear.units in ear.settings.fail_at_units:
             raise StageFailed(f"the script fails at unit {ear.units}")
         if ear.units in ear.settings.hang_at_units:
             await ear.freed.wait()
+        if ear.interrupts != interrupts:
+            return LISTENS  # nobody waits for it, and it comes again
         return self._decide(session_id, ear, unit)
 
     async def configure(self, session_id: SessionId, runtime: RuntimeConfig) -> None:
@@ -106,9 +122,12 @@ class ScriptedStage0:
 
     async def interrupt(self, session_id: SessionId, heard: str, *, undoes_unit: bool) -> None:
         """Forget the answer in progress, and what it answered."""
-        # The script depends neither on what was heard nor on what was heard twice.
-        del heard, undoes_unit
+        del heard  # the script does not depend on it
         ear = self._ears[session_id]
+        ear.interrupts += 1
+        if undoes_unit:
+            ear.told = ear.told_before
+        ear.apart = None
         _end_answer(ear)
         ear.has_heard = False
         ear.freed.set()
@@ -136,30 +155,27 @@ class ScriptedStage0:
         is_loud = level(unit.pcm) > ear.settings.speech_level
         starts = self._starts_answer(ear, unit, is_loud=is_loud)
         ear.has_heard = ear.has_heard or is_loud
-        outputs = " ".join(each.output for each in unit.tool_outputs)
-        ear.said = ear.said or unit.text or outputs
+        if unit.is_fresh:
+            ear.apart = unit
+        else:
+            _remember(ear, unit)
         if unit.force_listen or ear.units <= ear.runtime.force_listen_count:
             return LISTENS
         if ear.plan is None and not starts:
             return LISTENS
         if ear.plan is None:
-            ear.plan = self._begin(ear, unit.options or _SESSIONS_OWN)
+            asked, ear.apart = ear.apart or unit, None
+            try:
+                ear.plan = _begin(ear, asked)
+            except UnsupportedOption:
+                ear.told = ear.told_before  # the unit counts as not consumed
+                raise
         if not ear.plan.is_spoken:
             return _call_alone(ear, ear.plan)
         return self._next_sentence(session_id, ear, ear.plan)
 
-    def _begin(self, ear: _Ear, options: AnswerSettings) -> _Plan:
-        runtime = options.apply_to(ear.runtime)
-        check_voice(ear.settings, runtime)
-        ear.answers += 1
-        ear.has_heard = False
-        wanted = _CALL.fullmatch(ear.said)
-        call = _planned_call(ear, runtime, wanted)
-        is_spoken = call is None or (wanted is not None and wanted.group(1) is not None)
-        return _Plan(runtime, options, call, is_spoken)
-
     def _starts_answer(self, ear: _Ear, unit: Unit, *, is_loud: bool) -> bool:
-        if unit.closes_input or ear.units in ear.settings.speak_at_units:
+        if unit.closes_input or ear.apart or ear.units in ear.settings.speak_at_units:
             return True
         waits = (ear.has_heard and not is_loud) or bool(unit.text or ear.said)
         return waits and ear.runtime.auto_response
@@ -170,8 +186,7 @@ class ScriptedStage0:
             session_id,
             ear.answers,
             ear.part,
-            said=ear.said,
-            instructions=plan.runtime.instructions,
+            about=About(plan.said, plan.runtime.instructions, plan.told),
         )
         limit = plan.runtime.max_output_tokens
         words = text.split()
@@ -201,6 +216,36 @@ class ScriptedStage0:
         return Appended(result, speech if spoken else None)
 
 
+def _remember(ear: _Ear, unit: Unit) -> None:
+    ear.told_before, ear.told = ear.told, (*ear.told, *unit.messages)[-KEPT_MESSAGES:]
+    outputs = " ".join(each.output for each in unit.tool_outputs)
+    ear.said = ear.said or unit.text or outputs
+    if unit.closes_input:
+        ear.said = ear.said or _last_words(unit.messages)
+
+
+def _last_words(messages: tuple[ContextMessage, ...]) -> str:
+    return next((each.text for each in reversed(messages) if each.role == "user"), "")
+
+
+def _begin(ear: _Ear, unit: Unit) -> _Plan:
+    """Plan the answer to what was said, or to a unit that sees nothing else."""
+    options = unit.options or _SESSIONS_OWN
+    runtime = options.apply_to(ear.runtime)
+    check_voice(ear.settings, runtime)
+    ear.answers += 1
+    said, told = ear.said, ear.told
+    if unit.is_fresh:
+        said, told = unit.text or _last_words(unit.messages), unit.messages
+    else:
+        ear.has_heard = False
+    wanted = _CALL.fullmatch(said)
+    call = _planned_call(ear, runtime, wanted)
+    is_spoken = call is None or (wanted is not None and wanted.group(1) is not None)
+    quoted = ", ".join(f"{each.role}: {each.text}" for each in told)
+    return _Plan(runtime, said, quoted, options, call, is_spoken, is_apart=unit.is_fresh)
+
+
 def _planned_call(
     ear: _Ear, runtime: RuntimeConfig, wanted: re.Match[str] | None
 ) -> FunctionCall | None:
@@ -227,7 +272,8 @@ def _end_answer(ear: _Ear) -> None:
     """Forget the answer, and what was set for it alone."""
     ear.part = 0
     ear.words = 0
-    ear.said = ""
+    if ear.plan is None or not ear.plan.is_apart:
+        ear.said = ""
     ear.plan = None
 
 

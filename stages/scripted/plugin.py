@@ -33,9 +33,13 @@ PLUGIN = Plugin(
             default_server_vad=False,
             text_input=True,
             input_transcription=False,
+            messages=True,
             tools=True,
             response_options=frozenset(
-                {"instructions", "voice", "max_output_tokens", "speed", "tools", "tool_choice"}
+                {
+                    *("instructions", "voice", "max_output_tokens", "speed"),
+                    *("tools", "tool_choice", "input"),
+                }
             ),
             # The temperature is taken and changes nothing: there is nothing to sample.
             updatable=frozenset(

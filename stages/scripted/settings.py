@@ -1,6 +1,7 @@
 """What a deploy file may say about the scripted model, and a session about its own script."""
 
 import json
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -9,6 +10,15 @@ from session.ids import SessionId
 
 OWN_SCRIPT: Final = "script:"
 """Instructions that begin so go on with knobs as JSON, which hold for that session alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a sentence can quote."""
+
+    said: str
+    instructions: str
+    told: str
 
 
 class ScriptedSettings(BaseModel):
@@ -23,8 +33,9 @@ class ScriptedSettings(BaseModel):
     sentences: int = Field(default=2, ge=1)
     """Sentences of an answer; each is the speech of one unit."""
     sentence: str = "Answer {answer} to {session}, part {part} of {parts}."
-    """Text of a sentence; {said} is the text that the user wrote or a function returned, and
-    {instructions} are those in force."""
+    """Text of a sentence; {said} is the text that the user wrote or a function returned,
+    {instructions} are those in force, and {told} is what it was told of the conversation: the
+    latest messages, oldest first, each as `role: text`."""
     sentence_ms: int = Field(default=600, gt=0)
     """Length of a sentence's audio."""
     chunk_ms: int = Field(default=200, gt=0)
@@ -51,26 +62,26 @@ class ScriptedSettings(BaseModel):
     @classmethod
     def _names_only_known_fields(cls, template: str) -> str:
         try:
-            template.format(session="s", answer=1, part=1, parts=1, said="", instructions="")
+            template.format(
+                session="s", answer=1, part=1, parts=1, said="", instructions="", told=""
+            )
         except (KeyError, IndexError, ValueError) as error:
             raise ValueError(
-                f"may use {{session}}, {{answer}}, {{part}}, {{parts}}, {{said}} and "
-                f"{{instructions}}; "
-                f"it is wrong at {error}"
+                f"may use {{session}}, {{answer}}, {{part}}, {{parts}}, {{said}}, "
+                f"{{instructions}} and {{told}}; it is wrong at {error}"
             ) from error
         return template
 
-    def sentence_text(
-        self, session_id: SessionId, answer: int, part: int, *, said: str, instructions: str
-    ) -> str:
+    def sentence_text(self, session_id: SessionId, answer: int, part: int, *, about: About) -> str:
         """Return the text of one sentence, which no other session, answer or part has."""
         return self.sentence.format(
             session=session_id,
             answer=answer,
             part=part,
             parts=self.sentences,
-            said=said,
-            instructions=instructions,
+            said=about.said,
+            instructions=about.instructions,
+            told=about.told,
         )
 
     def of_session(self, instructions: str) -> "ScriptedSettings":

@@ -9,6 +9,8 @@ from session.config import (
     AudioFormat,
     ResponseOptions,
 )
+from session.context import ContextMessage, ItemReference
+from session.ids import ItemId
 from session.realtime.session_fields import PRIVATE_KEYS
 from session.stimuli import ResponseRequested
 from session.tools import Tool, ToolChoice, ToolUse
@@ -21,6 +23,25 @@ def options(**response: object) -> ResponseOptions:
     command = sent("response.create", response=response)
     assert isinstance(command, ResponseRequested), command
     return command.options
+
+
+def message(role: str, *content: object) -> Fields:
+    return {"type": "message", "role": role, "content": list(content)}
+
+
+def test_input_is_read_in_its_order() -> None:
+    given = [
+        message("system", {"type": "input_text", "text": "be"}, {"type": "text", "text": "kind"}),
+        {"type": "item_reference", "id": "item_1"},
+        message("assistant", {"type": "output_text", "text": "yes"}),
+    ]
+    assert options(input=given, conversation="none").input == (
+        ContextMessage("system", "be\nkind"),
+        ItemReference(ItemId("item_1")),
+        ContextMessage("assistant", "yes"),
+    )
+    assert options(input=[]).input == ()
+    assert options(input=None).input is options().input is None
 
 
 def test_all_options_are_read() -> None:
@@ -90,7 +111,25 @@ def test_no_tools_are_a_choice_too() -> None:
         ({"audio": []}, "bad_event", "audio"),
         ({"conversation": "conv_1"}, "bad_event", "conversation"),
         ({"conversation": {"id": "x"}}, "bad_event", "conversation"),
-        ({"input": []}, "unsupported_response_input", "input"),
+        ({"input": {}}, "bad_event", "input"),
+        ({"input": [{"type": "message"}] * 257}, "string_above_max_length", "input"),
+        ({"input": ["hi"]}, "bad_event", "input.0"),
+        ({"input": [{"role": "user"}]}, "missing_required_parameter", "input.0.type"),
+        ({"input": [{"type": "function_call"}]}, "unsupported_response_input", "input.0.type"),
+        ({"input": [{"type": "item_reference"}]}, "bad_event", "input.0.id"),
+        ({"input": [{"type": "message", "role": "tool"}]}, "bad_event", "input.0.role"),
+        ({"input": [message("user")]}, "bad_event", "input.0.content"),
+        ({"input": [message("user", "hi")]}, "bad_event", "input.0.content.0"),
+        (
+            {"input": [message("user", {"type": "input_audio", "audio": "AAAA"})]},
+            "unsupported_response_input",
+            "input.0.content.0.type",
+        ),
+        (
+            {"input": [message("user", {"type": "input_text"})]},
+            "bad_event",
+            "input.0.content.0.text",
+        ),
         ({"tools": {}}, "bad_event", "tools"),
         ({"tools": [{"name": "f"}] * 129}, "bad_event", "tools"),
         ({"tools": [{"name": "f"}] * 2}, "bad_event", "tools"),

@@ -26,6 +26,7 @@ from session.events import (
 )
 from session.ids import ItemId
 from session.ledger.input import InputLedger
+from session.ledger.spans import Turn
 from session.stimuli import (
     AudioAppended,
     BargedIn,
@@ -498,10 +499,11 @@ def test_cancel_with_nothing_at_work_needs_no_new_epoch() -> None:
 
 def test_what_functions_returned_is_not_cancelled() -> None:
     held = InputLedger()
-    held.add_text_turn("hello", ItemId("i"))
-    held.add_text_turn("", ItemId("j"), tool_outputs=(ToolOutput("call", "42"),))
+    held.queue.add(Turn((), "hello", ItemId("i"), is_wanted=False))
+    output = ToolOutput("call", "42")
+    held.queue.add(Turn((), "", ItemId("j"), is_wanted=False, tool_outputs=(output,)))
     held.discard_waiting("cancelled")
-    held.want_turns()
+    held.queue.want()
     turn = held.reserve_turns().turn
     assert turn is not None
     assert (turn.text, [output.output for output in turn.tool_outputs]) == ("", ["42"])

@@ -12,7 +12,7 @@ from session.errors import LocalProtocolError
 from session.events import ErrorRaised, OverlapDecided, SessionCreated
 from session.ids import AttachmentId, ItemId
 from session.ledger.input import InputLedger
-from session.ledger.spans import Reservation, Span
+from session.ledger.spans import Reservation, Span, Turn
 from session.socket_stimuli import FIRST_ATTACHMENT, ResumeRequested, SocketLost
 from session.stimuli import (
     AudioAppended,
@@ -223,7 +223,7 @@ def test_audio_and_frames_that_come_back_join_the_turn_of_their_item() -> None:
     held.add(Span(b"abcd", video_frames=((b"f",),)))
     held.add(Span(b"efgh", video_frames=((b"g",),)))
     held.reserve_open(2)
-    held.add_text_turn("before", ITEM)
+    held.queue.add(Turn((), "before", ITEM, is_wanted=False))
     held.commit_open(ITEM, is_wanted=True)
     held.roll_back()
     held.validate()

@@ -143,6 +143,42 @@ MUTANTS = [
         "        return replace(self, pcm=self.pcm[:n_bytes], video_frames=()), rest\n",
     ),
     Mutant(
+        "a message asks for an answer",
+        "ledger/turns.py",
+        "turn.is_wanted and turn.message is None for turn",
+        "turn.is_wanted for turn",
+    ),
+    Mutant(
+        "a message is lost with a unit that fails",
+        "ledger/input.py",
+        "self.queue.put_back(messages_of(reservation.parts))",
+        "self.queue.put_back(())",
+    ),
+    Mutant(
+        "a text overtakes a message",
+        "ledger/turns.py",
+        "for part in parts[split:] if part.text",
+        "for part in parts if part.text",
+    ),
+    Mutant(
+        "an item in between is told last",
+        "ledger/turns.py",
+        "        self._turns.insert(at, turn)",
+        "        self._turns.append(turn)",
+    ),
+    Mutant(
+        "a request outlives its answer",
+        "answering.py",
+        "    state.input.queue.drop_request()\n",
+        "",
+    ),
+    Mutant(
+        "an answer apart takes what waits along",
+        "ledger/turns.py",
+        "if request is not None and request.is_fresh:",
+        "if request is not None and request.is_fresh and not self._turns:",
+    ),
+    Mutant(
         "audio that comes back goes behind its item",
         "ledger/input.py",
         "        if reservation.serial != self.open_item.serial:\n",
@@ -175,8 +211,8 @@ MUTANTS = [
     Mutant(
         "deferred overlap does not count",
         "ledger/input.py",
-        "sum(bool(turn.spans) for turn in self._turns) + int(self.has_deferred)",
-        "sum(bool(turn.spans) for turn in self._turns)",
+        "sum(bool(turn.spans) for turn in self.queue.waiting) + int(self.has_deferred)",
+        "sum(bool(turn.spans) for turn in self.queue.waiting)",
     ),
     Mutant(
         "cancelled input comes back",

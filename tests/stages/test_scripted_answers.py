@@ -1,14 +1,17 @@
 """The scripted model: settings of one answer, and the tools that it calls."""
 
+import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from session.config import AnswerSettings, RuntimeConfig
+from session.context import ContextMessage
 from session.errors import StageFailed, UnsupportedOption
 from session.ids import SessionId
 from session.tools import FunctionCall, Tool, ToolChoice, ToolOutput, ToolUse
-from session.unit import OUTPUT_RATE_HZ, Unit
+from session.unit import OUTPUT_RATE_HZ, Decision, Unit
 from stages.contract import Appended, Speech
 from stages.scripted.hearing import ScriptedStage0
 from stages.scripted.plugin import PLUGIN
@@ -182,3 +185,67 @@ async def test_what_a_function_returned_is_answered() -> None:
     outputs = (ToolOutput("call_1", "24"), ToolOutput("call_2", "degrees"))
     units = await answer(stage, Unit(b"", closes_input=True, tool_outputs=outputs))
     assert text(units) == " 24 degrees 1  24 degrees 2"
+
+
+# --- what it is told --------------------------------------------------------------------------
+
+KIND, HI = ContextMessage("system", "be kind"), ContextMessage("user", "hi")
+TOLD = {"sentence": "<{told}> {said}", "sentences": 1}
+QUIET = RuntimeConfig(auto_response=False)
+
+
+async def test_messages_are_remembered_and_start_nothing() -> None:
+    stage = await opened(RuntimeConfig(), **TOLD)
+    told = Unit(bytes(32_000), messages=(KIND, HI))
+    assert (await stage.append(SID, told)).result.decision is Decision.LISTEN
+    assert text(await answer(stage, ask("yes"))) == "<system: be kind, user: hi> yes"
+
+
+async def test_a_text_that_was_told_last_is_answered_when_an_answer_is_wanted() -> None:
+    stage = await opened(QUIET, **TOLD)
+    unit = Unit(b"", closes_input=True, messages=(HI, KIND))
+    assert text(await answer(stage, unit)) == "<user: hi, system: be kind> hi"
+
+
+async def test_nothing_is_answered_when_that_is_wanted() -> None:
+    stage = await opened(QUIET, **TOLD)
+    assert text(await answer(stage, Unit(b"", closes_input=True, is_bare=True))) == "<> "
+
+
+@pytest.mark.parametrize("options", [None, AnswerSettings(voice="none such")])
+async def test_a_unit_that_does_not_count_tells_nothing(options: AnswerSettings | None) -> None:
+    stage = await opened(QUIET, **TOLD)
+    unit = Unit(b"", "x", closes_input=True, messages=(KIND,), options=options)
+    if options is None:
+        await stage.append(SID, unit)
+        await stage.interrupt(SID, "", undoes_unit=True)
+    else:
+        with pytest.raises(UnsupportedOption):
+            await stage.append(SID, unit)
+        await stage.interrupt(SID, "", undoes_unit=False)
+    assert text(await answer(stage, ask())) == "<> hi"
+
+
+async def test_an_interrupted_unit_tells_nothing() -> None:
+    stage = await opened(QUIET, **TOLD, hang_at_units=[1])
+    hangs = asyncio.ensure_future(stage.append(SID, Unit(b"", "x", messages=(KIND,))))
+    await asyncio.sleep(0.01)
+    await stage.interrupt(SID, "", undoes_unit=False)
+    assert (await hangs).result.decision is Decision.LISTEN
+    assert text(await answer(stage, ask())) == "<> hi"
+
+
+async def test_an_answer_apart_sees_nothing_else_and_is_forgotten() -> None:
+    stage = await opened(QUIET, **TOLD)
+    await answer(stage, Unit(b"", "first", closes_input=True, messages=(KIND,)))
+    apart = Unit(b"", "now", closes_input=True, is_fresh=True, messages=(HI,))
+    assert text(await answer(stage, apart)) == "<user: hi> now"
+    assert text(await answer(stage, ask())) == "<system: be kind> hi"
+
+
+async def test_an_answer_apart_waits_for_the_one_that_is_being_given() -> None:
+    stage = await opened(RuntimeConfig(), **{**TOLD, "sentences": 2})
+    first = [await stage.append(SID, ask("long"))]
+    first.append(await stage.append(SID, replace(ask("now"), is_fresh=True)))
+    assert text(first) == "<> long <> long"
+    assert text(await answer(stage, SILENCE)) == "<> now <> now"

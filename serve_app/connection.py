@@ -14,11 +14,12 @@ from typing import Final, Protocol
 from serve_app.clock import Timer, sleep_until
 from serve_app.outbound import Outbound
 from serve_app.session_actor import SessionActor, World
-from session.config import ConfigPatch, SessionConfig
+from session.config import SessionConfig
 from session.effects import CloseSocket, Emit
 from session.errors import DuplexError, IllegalNow, MalformedEvent, ResumeRefused, UnsupportedOption
 from session.events import ErrorRaised, Event, SessionCreated
 from session.fence import Fence
+from session.fitting import fitted
 from session.ids import AttachmentId, SessionId
 from session.lifecycle import Life, TurnState
 from session.on_attachment import REFUSED_TEXT
@@ -218,18 +219,21 @@ class Connection:
             case CloseRequested():
                 self._close(1000, command.reason)
             case SessionConfigured():
-                self._configure(command.patch, command.event_id)
+                self._configure(command)
             case _:
                 self._begin(self._host.defaults).post(command, attachment=self._attachment)
 
-    def _configure(self, patch: ConfigPatch, event_id: str | None) -> None:
+    def _configure(self, configured: SessionConfigured) -> None:
+        event_id, profile = configured.event_id, self._host.world.directory.descriptor.profile
         # Which model runs is the deployment's business; the session says the truth about it.
         model = self._host.defaults.model
-        config = replace(patch.apply_to(self._host.defaults), model=model)
+        config = replace(configured.patch.apply_to(self._host.defaults), model=model)
+        if configured.is_lenient:
+            config = fitted(config, None, profile)
         if config.conflict:
             self._say(UnsupportedOption(config.conflict, param="session.overlap_policy"), event_id)
             return
-        if config.tools_problem and self._host.world.directory.descriptor.profile.tools:
+        if config.tools_problem and profile.tools:
             self._say(MalformedEvent(config.tools_problem, param="session.tools"), event_id)
             return
         self._opening = replace(self._opening, is_configured=True)

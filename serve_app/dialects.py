@@ -10,16 +10,19 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from serve_app.audio_codec import OutputEncoder
-from session.config import SessionConfig, default_config
+from session.config import SessionConfig, default_config, openai_config
 from session.events import Event
 from session.model_profile import ModelProfile
 from session.outbox import Projector, WireEvent
 from session.realtime.commands import Command
 from session.realtime.decode import decode
-from session.realtime.dialects.duplex import DuplexProjector, Encode
+from session.realtime.dialects.audio_pieces import Encode
+from session.realtime.dialects.duplex import DuplexProjector
 from session.realtime.dialects.duplex_ga import DuplexGaProjector
 from session.realtime.dialects.internal import InternalProjector
+from session.realtime.dialects.openai import OpenAIProjector
 from session.realtime.facts import ServerFacts
+from session.realtime.openai.reader import OpenAIReader
 from session.realtime.opening import ClientHabits, Opening, Reader
 
 
@@ -29,6 +32,7 @@ class Dialect(enum.Enum):
     DUPLEX = "duplex"
     DUPLEX_GA = "duplex_ga"
     INTERNAL = "internal"
+    OPENAI = "openai"
 
 
 class NewProjector(Protocol):
@@ -92,7 +96,15 @@ DUPLEX_GA: Final = DialectKit(
 INTERNAL: Final = DialectKit(
     Dialect.INTERNAL, DuplexReader, lambda facts, encode, opening: InternalProjector()
 )
+OPENAI: Final = DialectKit(
+    Dialect.OPENAI,
+    OpenAIReader,
+    lambda facts, encode, opening: OpenAIProjector(facts=facts, encode=encode, opening=opening),
+    defaults=openai_config,
+    greets=True,
+    is_resumable=False,
+)
 KITS: Final[Mapping[Dialect, DialectKit]] = {
-    kit.dialect: kit for kit in (DUPLEX, DUPLEX_GA, INTERNAL)
+    kit.dialect: kit for kit in (DUPLEX, DUPLEX_GA, INTERNAL, OPENAI)
 }
 """Every dialect that the gateway speaks."""

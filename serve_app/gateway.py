@@ -29,7 +29,7 @@ from serve_app.auth import (
 from serve_app.client_secrets import ClientSecrets
 from serve_app.clock import Clock, MonotonicClock, unix_now_s
 from serve_app.connection import Connection, SocketGone, is_on, read_query
-from serve_app.dialects import DUPLEX, DUPLEX_GA, INTERNAL, DialectKit
+from serve_app.dialects import DUPLEX, DUPLEX_GA, INTERNAL, OPENAI, DialectKit
 from serve_app.door import HttpDoor, refuse_socket
 from serve_app.http_errors import error_fields, error_response
 from serve_app.ids import RandomIds
@@ -184,11 +184,7 @@ def realtime_kit(params: Mapping[str, str], headers: Mapping[str, str]) -> Diale
     if not is_on(params.get("duplex")):
         if asks_for_beta(headers):
             raise UnsupportedOption(BETA_IS_OVER, code="beta_api_shape_disabled")
-        raise UnsupportedOption(
-            "this server speaks the duplex dialect only: connect to /v1/realtime?duplex=1",
-            code="unsupported",
-            param="duplex",
-        )
+        return OPENAI
     kit = {"": DUPLEX, "duplex": DUPLEX, "ga": DUPLEX_GA}.get(params.get("dialect", "").lower())
     if kit is None:
         raise UnsupportedOption(

@@ -106,16 +106,19 @@ class EchoedPatch:
     """Fields to echo from now on: name and JSON text. A name that is repeated is replaced."""
 
     fields: tuple[tuple[str, str], ...]
-    is_deep: bool = False
-    """Members of an object that are not named stay; otherwise it is replaced as a whole."""
+    merges_below: str | None = None
+    """In fields whose name begins so, members of an object that are not named stay. Every other
+    field is replaced as a whole."""
 
     def resolve(self, current: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
         """Merge into `current`; where all together would be too large, newer fields win."""
         named = dict(self.fields)
-        if self.is_deep:
+        if self.merges_below is not None:
             before = dict(current)
             named = {
-                name: _merged(before[name], text) if name in before else text
+                name: _merged(before[name], text)
+                if name in before and name.startswith(self.merges_below)
+                else text
                 for name, text in named.items()
             }
         merged = [pair for pair in current if pair[0] not in named] + list(named.items())
@@ -340,6 +343,26 @@ class ResponseOptions:
     metadata: tuple[tuple[str, str], ...] = field(default=())
     input: tuple[ContextMessage | ItemReference, ...] | None = None
     """What the answer sees instead of the conversation; None: the conversation."""
+
+
+def openai_config(model_id: str, profile: ModelProfile) -> SessionConfig:
+    """Settings of a session in the OpenAI dialect whose client said nothing.
+
+    There the client takes turns with the model, and never says what it has played.
+    """
+    del profile  # the same for every model
+    detection = TurnDetection()
+    pcm = AudioFormat(AudioEncoding.PCM16, 24_000)
+    return SessionConfig(
+        model=model_id,
+        output_modalities=("audio",),
+        input_format=pcm,
+        output_format=pcm,
+        turn_detection=detection,
+        overlap_policy=overlap_policy_for(detection),
+        overlap_short_ack_ms=-1,  # nothing that is committed is too short to be an item
+        playback_commit_policy=PlaybackCommitPolicy.REAL_TIME,
+    )
 
 
 def default_config(model_id: str, profile: ModelProfile) -> SessionConfig:

@@ -11,7 +11,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from session.errors import ClientError, MalformedEvent
-from session.realtime import client_events as events
+from session.realtime import client_events
 from session.realtime.append_event import InputAudioBufferAppend
 from session.realtime.commands import Command
 from session.realtime.item_event import ConversationItemCreate
@@ -31,28 +31,31 @@ ALIASES: Final[Mapping[str, str]] = {
 WAV_BY_DEFAULT: Final = frozenset({"input.audio.append", "push_chunk"})
 """Aliases whose audio is WAV unless it says otherwise."""
 
-CLIENT_EVENTS: Final[Mapping[str, type[events.ClientEvent]]] = {
-    "session.update": events.SessionUpdate,
-    "session.resume": events.SessionResume,
-    "session.event_ack": events.SessionEventAck,
-    "session.heartbeat": events.SessionHeartbeat,
-    "session.close": events.SessionClose,
+ClientEvents = Mapping[str, type[client_events.ClientEvent]]
+"""The events of a dialect by their names."""
+
+CLIENT_EVENTS: Final[ClientEvents] = {
+    "session.update": client_events.SessionUpdate,
+    "session.resume": client_events.SessionResume,
+    "session.event_ack": client_events.SessionEventAck,
+    "session.heartbeat": client_events.SessionHeartbeat,
+    "session.close": client_events.SessionClose,
     "input_audio_buffer.append": InputAudioBufferAppend,
-    "input_audio_buffer.commit": events.InputAudioBufferCommit,
-    "input.commit": events.InputCommit,
-    "input_audio_buffer.clear": events.InputAudioBufferClear,
-    "input.cancel": events.InputCancel,
-    "input.text.append": events.InputTextAppend,
+    "input_audio_buffer.commit": client_events.InputAudioBufferCommit,
+    "input.commit": client_events.InputCommit,
+    "input_audio_buffer.clear": client_events.InputAudioBufferClear,
+    "input.cancel": client_events.InputCancel,
+    "input.text.append": client_events.InputTextAppend,
     "conversation.item.create": ConversationItemCreate,
-    "conversation.item.retrieve": events.ConversationItemRetrieve,
-    "conversation.item.delete": events.ConversationItemDelete,
-    "conversation.item.truncate": events.ConversationItemTruncate,
-    "response.create": events.ResponseCreate,
-    "response.cancel": events.ResponseCancel,
-    "output_audio_buffer.clear": events.OutputAudioBufferClear,
-    "barge_in": events.BargeIn,
-    "turn.signal": events.TurnSignal,
-    "playback.ack": events.PlaybackAck,
+    "conversation.item.retrieve": client_events.ConversationItemRetrieve,
+    "conversation.item.delete": client_events.ConversationItemDelete,
+    "conversation.item.truncate": client_events.ConversationItemTruncate,
+    "response.create": client_events.ResponseCreate,
+    "response.cancel": client_events.ResponseCancel,
+    "output_audio_buffer.clear": client_events.OutputAudioBufferClear,
+    "barge_in": client_events.BargeIn,
+    "turn.signal": client_events.TurnSignal,
+    "playback.ack": client_events.PlaybackAck,
 }
 SIGNALLED_COMMANDS: Final = frozenset(
     {
@@ -79,18 +82,30 @@ _CODES: Final[Mapping[str, str]] = {
 
 
 def decode(text: str, *, max_bytes: int) -> Command:
-    """Return what `text` asks for, or EventRefused."""
+    """Return what `text` asks for in the duplex dialect, or EventRefused."""
+    return decode_with(CLIENT_EVENTS, text, max_bytes=max_bytes)[1]
+
+
+def decode_with(events: ClientEvents, text: str, *, max_bytes: int) -> tuple[str | None, Command]:
+    """Return the name of a known event, and what `text` asks for by `events`, or EventRefused.
+
+    The name is as the client said it, also where the rest of the event is wrong; None for what is
+    no event of these.
+    """
     size = utf8_size(text)
     if size > max_bytes:
-        return refuse_oversize(size, max_bytes)
+        return None, refuse_oversize(size, max_bytes)
     try:
         fields = parse_object(text)
     except MalformedEvent as error:
-        return EventRefused(error)
+        return None, EventRefused(error)
+    name = fields.get("type")
+    is_known = isinstance(name, str) and ALIASES.get(name, name) in events
+    known = str(name) if is_known else None
     try:
-        return _read(fields)
+        return known, _read(events, fields)
     except ClientError as error:
-        return EventRefused(error, _client_event_id(fields))
+        return known, EventRefused(error, _client_event_id(fields))
 
 
 def refuse_binary() -> EventRefused:
@@ -111,7 +126,7 @@ def refuse_oversize(size: int, max_bytes: int) -> EventRefused:
     )
 
 
-def _read(fields: dict[str, object]) -> Command:
+def _read(events: ClientEvents, fields: dict[str, object]) -> Command:
     name = fields.get("type")
     if not isinstance(name, str):
         raise _unknown("an event needs a `type`")
@@ -120,7 +135,7 @@ def _read(fields: dict[str, object]) -> Command:
         fields = {**fields, "format": "wav"}
     if canonical == "turn.signal":
         canonical, fields = _unwrapped(fields)
-    model = CLIENT_EVENTS.get(canonical)
+    model = events.get(canonical)
     if model is None:
         raise _unknown(f"unknown event type {name[:64]!r}")
     if fields.get("type") != canonical:
@@ -143,7 +158,7 @@ def _unwrapped(fields: dict[str, object]) -> tuple[str, dict[str, object]]:
     return signal, {**(payload or {}), "type": signal, "event_id": fields.get("event_id")}
 
 
-def _field_error(error: ValidationError, model: type[events.ClientEvent]) -> MalformedEvent:
+def _field_error(error: ValidationError, model: type[client_events.ClientEvent]) -> MalformedEvent:
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     param = ".".join(str(step) for step in first["loc"])
     code = model.refusal_code or _CODES.get(first["type"])
@@ -152,7 +167,7 @@ def _field_error(error: ValidationError, model: type[events.ClientEvent]) -> Mal
 
 def _client_event_id(fields: dict[str, object]) -> str | None:
     event_id = fields.get("event_id")
-    is_fit = isinstance(event_id, str) and len(event_id) <= events.MAX_ID_CHARS
+    is_fit = isinstance(event_id, str) and len(event_id) <= client_events.MAX_ID_CHARS
     return event_id if is_fit else None  # type: ignore[return-value]  # is_fit
 
 

@@ -21,6 +21,8 @@ class ClientHabits:
 
     uses_vendor_events: bool = False
     """It has sent an event that the standard does not have, so it knows the answers to such."""
+    clears_output: bool = False
+    """It has asked for its output buffer to be cleared, so it knows the answer to that."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ _LOWEST_THRESHOLD: Final = 0.15
 """Detection ends an utterance 0.15 below its threshold, which must stay above zero."""
 
 
-def _threshold(value: object, param: str) -> float:
+def threshold(value: object, param: str) -> float:
+    """Read the probability from which on a window is speech."""
     read = number(0.0, 1.0)(value, param)
     if read <= _LOWEST_THRESHOLD:
         raise bad_value(param, f"above {_LOWEST_THRESHOLD}")
@@ -19,7 +20,7 @@ def _threshold(value: object, param: str) -> float:
 
 
 _FIELDS: Final[Mapping[str, Reader]] = {
-    "threshold": _threshold,
+    "threshold": threshold,
     "prefix_padding_ms": whole(0, 10_000),
     "silence_duration_ms": whole(1, 60_000),
     "min_speech_duration_ms": whole(0, 10_000),

@@ -42,7 +42,8 @@ from session.events import (
 from session.fence import Fence
 from session.ids import ItemId, ResponseId, SessionId
 from session.model_profile import ModelProfile
-from session.realtime.dialects.duplex import DuplexProjector, Encode
+from session.realtime.dialects.audio_pieces import Encode
+from session.realtime.dialects.duplex import DuplexProjector
 from session.realtime.facts import ServerFacts
 from session.snapshot import Playback, SessionSnapshot
 from session.socket_events import ResyncRequired, SessionExpiring, SessionReplaced, SessionResumed

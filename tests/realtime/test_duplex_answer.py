@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from session.config import AudioEncoding, AudioFormat
 from session.events import Event, ResponseFinished, SpeechDelta, TextMark
 from session.ids import ItemId, ResponseId
-from session.realtime.dialects.duplex import MAX_DELTA_BYTES
+from session.realtime.dialects.audio_pieces import MAX_DELTA_BYTES
 from session.realtime.dialects.shapes import MAX_LATENCIES
 from session.snapshot import Playback
 from session.unit import SegmentMetrics

@@ -10,18 +10,19 @@ Rule 4: an answer's items are its message, if it says anything, and its function
 """
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Final, assert_never
+from typing import assert_never
 
 from session import events as kernel
 from session import socket_events
-from session.config import AudioEncoding, AudioFormat
 from session.ids import ResponseId
 from session.realtime import server_events as wire
 from session.realtime.capabilities import Capabilities
 from session.realtime.dialects import duplex_facts, shapes
+from session.realtime.dialects.audio_pieces import Encode, Piece
+from session.realtime.dialects.audio_pieces import pieces as audio_pieces
 from session.realtime.event_objects import (
     AudioPart,
     CreatedEcho,
@@ -37,12 +38,6 @@ from session.realtime.event_objects import (
 from session.realtime.facts import ServerFacts
 from session.realtime.server_objects import ItemObject
 from session.realtime.session_events import ServerEvent
-from session.unit import OUTPUT_RATE_HZ, SAMPLE_BYTES, samples_to_ms
-
-MAX_DELTA_BYTES: Final = 240_000
-"""Audio in one delta; as base64 and with its metadata it stays well under 512 KiB."""
-
-Encode = Callable[[bytes, AudioFormat], bytes]
 
 
 @dataclass(slots=True)
@@ -98,7 +93,7 @@ class DuplexProjector:
     def _delta(self, event: kernel.SpeechDelta, answer: _Answer) -> list[ServerEvent]:
         if answer.is_text:
             return _text_delta(event, answer)
-        pieces = _pieces(event, self._encode)
+        pieces = audio_pieces(event, self._encode)
         if not pieces and not event.transcript:
             return []
         answer.has_output = True
@@ -107,14 +102,6 @@ class DuplexProjector:
             metadata = _delta_metadata(event, event.audio_ms, is_last=True)
             return [_transcript_delta(event, event.transcript, metadata)]
         return list(chain.from_iterable(_pairs(event, pieces)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """Encoded audio small enough for one frame, and where in the answer it ends."""
-
-    audio: bytes
-    end_ms: int
 
 
 def _facts(event: duplex_facts.Fact, capabilities: Capabilities) -> list[ServerEvent]:
@@ -234,7 +221,7 @@ def _text_delta(event: kernel.SpeechDelta, answer: _Answer) -> list[ServerEvent]
 
 
 def _pairs(
-    event: kernel.SpeechDelta, pieces: list[_Piece]
+    event: kernel.SpeechDelta, pieces: list[Piece]
 ) -> Iterator[tuple[wire.AudioDelta, wire.AudioTranscriptDelta]]:
     """Yield an audio delta and its transcript delta for each piece; the first has the text."""
     for index, piece in enumerate(pieces):
@@ -336,35 +323,3 @@ def _done_metadata(event: kernel.ResponseFinished) -> DoneMetadata:
 
 def _part(answer: _Answer, text: str) -> AudioPart | TextPart:
     return TextPart(text=text) if answer.is_text else AudioPart(transcript=text)
-
-
-# --- audio ----------------------------------------------------------------------------------
-
-
-def _pieces(event: kernel.SpeechDelta, encode: Encode) -> list[_Piece]:
-    """Encode a chunk and cut it to the size of a frame."""
-    chunk_ms = samples_to_ms(len(event.pcm) // SAMPLE_BYTES, OUTPUT_RATE_HZ)
-    parts = _encoded(event, encode)
-    total = sum(map(len, parts))
-    pieces: list[_Piece] = []
-    sent = 0
-    for part in parts:
-        sent += len(part)
-        pieces.append(_Piece(part, event.audio_ms - chunk_ms * (total - sent) // total))
-    return pieces
-
-
-def _encoded(event: kernel.SpeechDelta, encode: Encode) -> list[bytes]:
-    if event.output_format.encoding is AudioEncoding.WAV:
-        # Each delta is a file of its own, so the samples are cut, not the file.
-        return [encode(pcm, event.output_format) for pcm in _cut(event.pcm)]
-    # Once for the whole chunk: at the end of a turn the encoder gives away what it held back, so
-    # it is asked then even if this chunk brings nothing.
-    if not event.pcm and not event.is_turn_end:
-        return []
-    return list(_cut(encode(event.pcm, event.output_format)))
-
-
-def _cut(audio: bytes) -> Iterator[bytes]:
-    for start in range(0, len(audio), MAX_DELTA_BYTES):
-        yield audio[start : start + MAX_DELTA_BYTES]

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from session import events as kernel
-from session.realtime.dialects.duplex import DuplexProjector, Encode
+from session.realtime.dialects.audio_pieces import Encode
+from session.realtime.dialects.duplex import DuplexProjector
 from session.realtime.facts import ServerFacts
 from session.realtime.session_events import ServerEvent
 

@@ -1,0 +1,275 @@
+"""How values of the session look in the OpenAI dialect."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Literal
+
+from session import errors
+from session.config import AudioEncoding, AudioFormat, SessionConfig, TurnDetection
+from session.errors import DuplexError, ItemMissing
+from session.events import ItemView, ResponseFinished
+from session.realtime.dialects.shapes import MAX_MESSAGE_CHARS, MAX_PARAM_CHARS, fitted
+from session.realtime.openai.objects import (
+    AudioInputObject,
+    AudioObject,
+    AudioOutputObject,
+    ContentPart,
+    ErrorObject,
+    FailureObject,
+    FormatObject,
+    FunctionCallItem,
+    FunctionOutputItem,
+    InputAudioPart,
+    InputTextPart,
+    InputTokenDetails,
+    ItemObject,
+    MessageItem,
+    OutputAudioPart,
+    OutputTextPart,
+    SemanticVadObject,
+    ServerVadObject,
+    SessionObject,
+    StatusDetails,
+    TokenDetails,
+    UsageObject,
+)
+from session.snapshot import SessionSnapshot
+from session.unit import SegmentMetrics
+
+DEFAULT_VOICE: Final = "default"
+"""Shown where the client has named none."""
+INPUT_MS_PER_TOKEN: Final = 100
+OUTPUT_MS_PER_TOKEN: Final = 50
+
+_UNUSED: Final[Mapping[str, object]] = {
+    "tools": [],
+    "tool_choice": "auto",
+    "tracing": None,
+    "truncation": "auto",
+    "prompt": None,
+    "include": None,
+}
+"""Fields that are shown as the client gave them, and what they are while it has not."""
+
+_FORMATS: Final = {
+    AudioEncoding.PCM16: FormatObject(type="audio/pcm", rate=24000),
+    AudioEncoding.G711_ULAW: FormatObject(type="audio/pcmu"),
+    AudioEncoding.G711_ALAW: FormatObject(type="audio/pcma"),
+}
+
+_CODES: Final[Mapping[str, str]] = {
+    "bad_event": "invalid_value",
+    "unknown_event": "invalid_value",
+    "bad_audio": "invalid_value",
+    "input_audio_buffer_empty": "input_audio_buffer_commit_empty",
+    "response_not_active": "response_cancel_not_active",
+    "response_already_active": "conversation_already_has_active_response",
+    "unsupported_turn_detection": "invalid_value",
+    "unsupported_audio_format": "invalid_value",
+    "voice_update_after_audio_unsupported": "cannot_update_voice",
+}
+"""Codes that clients of this interface know by another name."""
+
+_MESSAGES: Final[Mapping[str, str]] = {
+    "response_cancel_not_active": "Cancellation failed: no active response found",
+    "input_audio_buffer_commit_empty": (
+        "Error committing input audio buffer: buffer too small. Expected at least 100ms of audio, "
+        "but buffer only has 0.00ms of audio."
+    ),
+    "conversation_already_has_active_response": (
+        "Conversation already has an active response in progress. Wait until the response is "
+        "finished before creating a new one."
+    ),
+}
+"""Messages that clients of this interface look into."""
+
+_CANCELLED_BY_CLIENT: Final = frozenset(
+    {"client_cancelled", "output_audio_buffer_clear", "input_cancelled"}
+)
+
+
+# --- session ----------------------------------------------------------------------------------
+
+
+def session_object(session: SessionSnapshot, expires_at: int | None) -> SessionObject:
+    """Return the session as clients see it."""
+    config = session.config
+    echoed = {name: json.loads(text) for name, text in config.echoed}
+    plain = {name: value for name, value in echoed.items() if not name.startswith("audio.")}
+    known: dict[str, object] = {
+        "id": session.fence.session_id,
+        "model": config.model,
+        "expires_at": expires_at,
+        "output_modalities": config.output_modalities,
+        "instructions": config.instructions or "",
+        "max_output_tokens": limit_object(config.max_output_tokens),
+        "audio": AudioObject(input=_input(config, echoed), output=_output(config, echoed)),
+    }
+    return SessionObject.model_validate({**_UNUSED, **plain, **known})
+
+
+def _input(config: SessionConfig, echoed: Mapping[str, object]) -> AudioInputObject:
+    own: dict[str, object] = {"transcription": None, "noise_reduction": None}
+    own |= _below("audio.input.", echoed)
+    own["format"] = format_object(config.input_format)
+    own["turn_detection"] = _turn_detection(config.turn_detection)
+    return AudioInputObject.model_validate(own)
+
+
+def _output(config: SessionConfig, echoed: Mapping[str, object]) -> AudioOutputObject:
+    own: dict[str, object] = {"voice": config.voice or DEFAULT_VOICE}
+    own |= _below("audio.output.", echoed)
+    own["format"] = format_object(config.output_format)
+    own["speed"] = 1.0 if config.speed is None else config.speed
+    return AudioOutputObject.model_validate(own)
+
+
+def _below(prefix: str, echoed: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    for name, value in echoed.items():
+        if name.startswith(prefix):
+            yield name.removeprefix(prefix), value
+
+
+def _turn_detection(detection: TurnDetection | None) -> ServerVadObject | SemanticVadObject | None:
+    if detection is None:
+        return None
+    if detection.eagerness is not None:
+        return SemanticVadObject.model_validate(
+            {
+                "eagerness": detection.eagerness,
+                "create_response": detection.create_response,
+                "interrupt_response": detection.interrupt_response,
+            }
+        )
+    return ServerVadObject(
+        threshold=detection.threshold,
+        prefix_padding_ms=detection.prefix_padding_ms,
+        silence_duration_ms=detection.silence_duration_ms,
+        create_response=detection.create_response,
+        interrupt_response=detection.interrupt_response,
+        idle_timeout_ms=detection.idle_timeout_ms,
+    )
+
+
+def wants_transcription(config: SessionConfig) -> bool:
+    """Whether the client has asked to be told what the user said."""
+    return dict(config.echoed).get("audio.input.transcription", "null") != "null"
+
+
+def format_object(audio_format: AudioFormat) -> FormatObject:
+    """Return a format; the reader lets no other into a session."""
+    return _FORMATS[audio_format.encoding]
+
+
+def limit_object(tokens: int | None) -> int | Literal["inf"]:
+    """Return a token limit; none, and a response's word for none, is "inf"."""
+    return tokens or "inf"
+
+
+# --- items ------------------------------------------------------------------------------------
+
+
+def item_object(item: ItemView, *, shows_transcript: bool) -> ItemObject:
+    """Return a conversation item; `shows_transcript` says whether the user's speech has words."""
+    status = item.status
+    if item.call_name is not None:
+        return FunctionCallItem.model_validate(
+            {
+                "id": item.item_id,
+                "status": status,
+                "call_id": item.call_id or "",
+                "name": item.call_name,
+                "arguments": item.text,
+            }
+        )
+    if item.call_id is not None:
+        return FunctionOutputItem.model_validate(
+            {
+                "id": item.item_id,
+                "status": status,
+                "call_id": item.call_id,
+                "output": fitted(item.text),
+            }
+        )
+    part = _part(item, shows_transcript=shows_transcript)
+    return MessageItem.model_validate(
+        {"id": item.item_id, "status": status, "role": item.role, "content": (part,)}
+    )
+
+
+def _part(item: ItemView, *, shows_transcript: bool) -> ContentPart:
+    text = fitted(item.text)
+    match item.role, item.is_audio:
+        case "assistant", True:
+            return OutputAudioPart(transcript=text)
+        case "assistant", False:
+            return OutputTextPart(text=text)
+        case _, True:
+            return InputAudioPart(transcript=text if shows_transcript and text else None)
+        case _:
+            return InputTextPart(text=text)
+
+
+def empty_message(item_id: str) -> MessageItem:
+    """Return an answer's message before it has content."""
+    return MessageItem(id=item_id, status="in_progress", role="assistant", content=())
+
+
+# --- answers ----------------------------------------------------------------------------------
+
+
+def status_details(event: ResponseFinished) -> StatusDetails | None:
+    """Return how an answer ended; None for one that came to its end."""
+    match event.status:
+        case "cancelled":
+            is_clients = event.reason in _CANCELLED_BY_CLIENT
+            reason = "client_cancelled" if is_clients else "turn_detected"
+            return StatusDetails.model_validate({"type": "cancelled", "reason": reason})
+        case "failed":
+            return StatusDetails(type="failed", error=FailureObject(code=event.reason))
+        case "incomplete":
+            return StatusDetails(type="incomplete", reason="max_output_tokens")
+        case _:
+            return None
+
+
+def usage_object(event: ResponseFinished) -> UsageObject:
+    """Return what an answer took."""
+    input_tokens = -(-event.input_audio_ms // INPUT_MS_PER_TOKEN)
+    text_tokens = _generated(event.metrics)
+    audio_tokens = -(-event.playback.sent_ms // OUTPUT_MS_PER_TOKEN)
+    return UsageObject(
+        total_tokens=input_tokens + text_tokens + audio_tokens,
+        input_tokens=input_tokens,
+        output_tokens=text_tokens + audio_tokens,
+        input_token_details=InputTokenDetails(text_tokens=0, audio_tokens=input_tokens),
+        output_token_details=TokenDetails(text_tokens=text_tokens, audio_tokens=audio_tokens),
+    )
+
+
+def _generated(segments: Sequence[SegmentMetrics]) -> int:
+    return sum(segment.generated_tokens for segment in segments)
+
+
+# --- errors -----------------------------------------------------------------------------------
+
+
+def error_object(error: DuplexError, event_id: str | None) -> ErrorObject:
+    """Return what a client is told about an error, under the names that it knows."""
+    if isinstance(error, ItemMissing):
+        code = f"item_{error.asked}_invalid_item_id"
+    else:
+        code = _CODES.get(error.wire_code, error.wire_code)
+    message = _MESSAGES.get(code, error.message)
+    return ErrorObject(
+        type=error.wire_type,
+        code=code,
+        message=message[:MAX_MESSAGE_CHARS],
+        param=None if error.param is None else error.param[:MAX_PARAM_CHARS],
+        event_id=event_id,
+    )
+
+
+def expired_error() -> errors.LimitError:
+    """Return the error that a session which has lasted too long ends with."""
+    return errors.LimitError("Your session hit its maximum duration.", code="session_expired")

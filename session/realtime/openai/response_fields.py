@@ -1,0 +1,26 @@
+"""Reads the response object of `response.create` in this dialect."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from session.config import ResponseOptions
+from session.realtime.openai.beta_names import refuse_beta_names
+from session.realtime.openai.readers import audio_format, functions_of, output_modalities
+from session.realtime.response_options import read_options
+
+_PREFIX: Final = "response."
+
+
+def read_response(response: Mapping[str, object]) -> ResponseOptions:
+    """Return the options of one answer; raise ClientError for what can not be meant."""
+    refuse_beta_names(response, _PREFIX)
+    fields = dict(response)
+    if fields.get("output_modalities") is not None:
+        output_modalities(fields["output_modalities"], f"{_PREFIX}output_modalities")
+    audio = fields.get("audio")
+    output = audio.get("output") if isinstance(audio, dict) else None
+    if isinstance(output, dict) and output.get("format") is not None:
+        audio_format(output["format"], f"{_PREFIX}audio.output.format")
+    if "tools" in fields:
+        fields["tools"] = functions_of(fields["tools"])
+    return read_options(fields)

@@ -35,6 +35,7 @@ PLUGIN = Plugin(
             input_transcription=False,
             messages=True,
             tools=True,
+            voices=frozenset({"low", "high"}),
             response_options=frozenset(
                 {
                     *("instructions", "voice", "max_output_tokens", "speed"),

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from serve_app.connection import Connection, Query
+from serve_app.dialects import DUPLEX, DialectKit
 from serve_app.open_sessions import OpenSessions
 from serve_app.session_actor import World
 from serve_app.session_host import SessionHost
 from serve_app.timings import GatewayTimings
-from session.config import SessionLimits, default_config
+from session.config import SessionLimits
 from session.realtime.facts import ServerFacts
 from tests.fakes.clock import FakeClock
 from tests.fakes.ids import SeqIds
@@ -36,6 +37,7 @@ class Line:
     clock: FakeClock = field(default_factory=FakeClock)
     ids: SeqIds = field(default_factory=SeqIds)
     sessions: OpenSessions = field(default_factory=OpenSessions)
+    kit: DialectKit = DUPLEX
     task: asyncio.Task[None] | None = None
 
     def dial(self) -> None:
@@ -61,8 +63,8 @@ class Line:
             supports_resume=self.limits.disconnect_grace_s > 0,
         )
         world = World(self.directory, self.clock, self.limits, open_energy_scorer, GatewayTimings())
-        defaults = default_config(descriptor.model_id, descriptor.profile)
-        return SessionHost(world, defaults, facts, self.ids, self.sessions)
+        defaults = self.kit.defaults(descriptor.model_id, descriptor.profile)
+        return SessionHost(world, defaults, facts, self.ids, self.sessions, self.kit)
 
     async def hear(self) -> dict[str, Any]:
         """Wait for the server's next event."""

@@ -343,13 +343,27 @@ async def test_pages_of_strangers_may_not_connect() -> None:
 # --- the other routes ---------------------------------------------------------------------------
 
 
-async def test_without_duplex_the_client_is_told_what_to_ask_for() -> None:
-    async with serving(answering()) as service, service.dial("model=gpt-realtime") as line:
+async def test_a_dialect_that_nobody_knows_is_refused() -> None:
+    query = "duplex=1&dialect=klingon"
+    async with serving(answering()) as service, service.dial(query) as line:
         error = await hear(line)
-        assert error["error"]["code"] == "unsupported"
-        assert "duplex=1" in error["error"]["message"]
+        assert (error["error"]["code"], error["error"]["param"]) == ("unsupported", "dialect")
         assert error["event_id"].startswith("event_")
         assert await closing(line) == (1008, "unsupported")
+
+
+async def test_the_newer_names_of_the_duplex_dialect() -> None:
+    query = "duplex=1&dialect=ga&model=m"
+    part = {"type": "input_text", "text": "hello"}
+    hello = {"type": "message", "role": "user", "content": [part]}
+    async with serving(answering()) as service, service.dial(query) as line:
+        await line.send(client("conversation.item.create", item=hello))
+        await line.send(client("response.create"))
+        kinds = {event["type"] for event in await until(line, "rate_limits.updated")}
+        assert {"response.output_audio.delta", "response.output_audio_transcript.done"} <= kinds
+        assert "response.speak" in kinds
+        older = {"response.audio.delta", "conversation.item.created"}
+        assert not kinds & older
 
 
 @pytest.mark.parametrize("value", ["1", "true", "yes", "on", "True"])

@@ -21,7 +21,7 @@ from session.realtime.openai.readers import (
     voice_name,
 )
 from session.realtime.openai.turn_detection import read_turn_detection
-from session.realtime.readers import MAX_NAME_CHARS, MAX_TEXT_CHARS, number, text
+from session.realtime.readers import MAX_TEXT_CHARS, number, text
 from session.realtime.setting_names import Named, Setting, flatten, take_settings
 from session.realtime.tool_fields import session_tool_choice, session_tools
 
@@ -39,8 +39,22 @@ _SETTINGS: Final = (
         "turn_detection", read_turn_detection, ("audio.input.turn_detection",), is_nullable=True
     ),
 )
-_READ_ONLY: Final = ("id", "object", "expires_at", "type", "model")
-"""What the server says about a session. A client that sends it back asks for nothing."""
+ECHOED: Final = (
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "include",
+    "prompt",
+    "reasoning",
+    "tracing",
+    "truncation",
+    "audio.input.transcription",
+    "audio.input.noise_reduction",
+    "audio.output.voice",
+)
+"""Fields of the schema that are said back as they came. Others, which nobody knows, are passed
+over: strict clients take no field that the schema does not have."""
+_TOOL_FIELDS: Final = ("type", "name", "description", "parameters")
 
 
 def read_session(session: Mapping[str, object], prefix: str = "session.") -> ConfigPatch:
@@ -53,8 +67,6 @@ def read_session(session: Mapping[str, object], prefix: str = "session.") -> Con
         raise bad(f"{prefix}type", "this endpoint has sessions of type realtime only")
     refuse_beta_names(session, prefix)
     named = flatten(dict(session), prefix)
-    for name in _READ_ONLY:
-        named.pop(name, None)
     changes = dict(take_settings(named, _SETTINGS, prefix))
     if named.get("audio.output.voice") is not None:
         changes["voice"] = voice_name(named["audio.output.voice"], f"{prefix}audio.output.voice")
@@ -76,7 +88,22 @@ def _choice(value: object) -> object:
 
 
 def _echoed(named: Named) -> Iterator[tuple[str, str]]:
-    for name, value in named.items():
+    for name in ECHOED:
+        if name not in named:
+            continue
+        value = _known_tools(named[name]) if name == "tools" else named[name]
         as_json = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        if len(name) <= MAX_NAME_CHARS and len(as_json.encode()) <= MAX_ECHO_BYTES:
+        if len(as_json.encode()) <= MAX_ECHO_BYTES:
             yield name, as_json
+
+
+def _known_tools(value: object) -> object:
+    """Return tools without members of functions that the schema does not have."""
+    if not isinstance(value, list):
+        return []
+    return [
+        {key: tool[key] for key in _TOOL_FIELDS if key in tool}
+        if isinstance(tool, dict) and tool.get("type", "function") == "function"
+        else tool
+        for tool in value
+    ]

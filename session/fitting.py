@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from session.config import SessionConfig
+from session.config import AnswerSettings, SessionConfig
 from session.model_profile import ModelProfile
 
 UPDATE_CODES: Final[Mapping[str, str]] = {
@@ -31,3 +31,11 @@ def fitted(
         return wanted
     kept = {name: getattr(before, name) for name in UPDATE_CODES if name not in profile.updatable}
     return replace(wanted, **kept)
+
+
+def fitted_answer(wanted: AnswerSettings, profile: ModelProfile) -> AnswerSettings:
+    """Return settings of one answer without a voice that the model can not give it."""
+    is_known = wanted.voice in profile.voices if profile.voices else True
+    if "voice" in profile.response_options and is_known:
+        return wanted
+    return replace(wanted, voice=None)

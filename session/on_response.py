@@ -1,6 +1,7 @@
 """Handlers for what the client wants of answers: create, cancel, clear, interrupt."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, assert_never
 
 from session.answering import interrupt, reserve_answer, show_answer
@@ -8,6 +9,7 @@ from session.config import ANSWER_SETTINGS, NO_TOKEN_LIMIT, AnswerSettings
 from session.effects import Effect, Emit
 from session.errors import ClientError, DuplexError, IllegalNow, UnsupportedOption
 from session.events import ErrorRaised, OutputBufferCleared
+from session.fitting import fitted_answer
 from session.ids import ResponseId
 from session.ledger.spans import Turn
 from session.on_commit import show_requested
@@ -36,7 +38,7 @@ def handle(state: SessionState, stimulus: ResponseCommand, now: float) -> list[E
     """Apply one command about answers."""
     match stimulus:
         case ResponseRequested():
-            return _create(state, stimulus, now)
+            return _create(state, _fitted(state, stimulus), now)
         case ResponseCancelRequested(response_id=response_id, event_id=event_id):
             return _cancel(state, response_id, event_id, now)
         case OutputClearRequested(response_id=response_id, event_id=event_id):
@@ -47,6 +49,13 @@ def handle(state: SessionState, stimulus: ResponseCommand, now: float) -> list[E
             return interrupt(state, "barge_in") + pump(state, now)
         case _:
             assert_never(stimulus)
+
+
+def _fitted(state: SessionState, request: ResponseRequested) -> ResponseRequested:
+    if not request.is_lenient:
+        return request
+    settings = fitted_answer(request.options.settings, state.profile)
+    return replace(request, options=replace(request.options, settings=settings))
 
 
 def _create(state: SessionState, request: ResponseRequested, now: float) -> list[Effect]:

@@ -114,6 +114,8 @@ class ResponseRequested:
     event_id: str | None = None
     is_bare: bool = False
     """The model is asked even if nothing has been committed."""
+    is_lenient: bool = False
+    """A voice that the model does not have is the session's voice, instead of being refused."""
 
 
 @dataclass(frozen=True, slots=True)

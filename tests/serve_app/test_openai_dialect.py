@@ -426,3 +426,27 @@ async def test_a_session_that_lasts_too_long_ends_with_a_word() -> None:
             await line.recv()
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 1001
+
+
+async def test_an_idle_session_ends_with_its_own_word() -> None:
+    limits = SessionLimits(disconnect_grace_s=0, idle_ttl_s=0.3, reaper_interval_s=0.05)
+    async with serving(answering(), limits=limits) as service, dialled(service) as (line, _):
+        await line.send(client("session.update", session={"type": "realtime"}))
+        error = (await until(line, "error"))[-1]["error"]
+        assert error["code"] == "session_expired"
+        assert error["message"].startswith("Nothing has happened")
+
+
+async def test_a_voice_for_one_answer_is_had_or_passed_over() -> None:
+    async with serving(answering()) as service, dialled(service) as (line, _):
+        for voice in ("high", "marin"):
+            await write(line, "hello", audio={"output": {"voice": voice}})
+            done = (await until(line, "response.done"))[-1]["response"]
+            assert done["status"] == "completed"
+
+
+async def test_the_model_can_be_asked_without_input() -> None:
+    async with serving(answering()) as service, dialled(service) as (line, _):
+        await line.send(client("response.create", response={"instructions": "Greet the user."}))
+        done = (await until(line, "response.done"))[-1]["response"]
+        assert (done["status"], len(done["output"])) == ("completed", 1)

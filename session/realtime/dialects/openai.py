@@ -120,8 +120,8 @@ class OpenAIProjector:
                     shown = shapes.session_object(session, self._expires_at)
                     yield wire.SessionUpdated(session=shown)
                 self._known.is_update_due = True
-            case kernel.SessionExpired():
-                yield wire.Error(error=shapes.error_object(shapes.expired_error(), None))
+            case kernel.SessionExpired(reason=reason):
+                yield wire.Error(error=shapes.error_object(shapes.expired_error(reason), None))
             case kernel.ErrorRaised(error=error, event_id=event_id):
                 yield wire.Error(error=shapes.error_object(error, event_id))
             case kernel.OutputBufferCleared(response_id=response_id):

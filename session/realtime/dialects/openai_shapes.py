@@ -270,6 +270,13 @@ def error_object(error: DuplexError, event_id: str | None) -> ErrorObject:
     )
 
 
-def expired_error() -> errors.LimitError:
-    """Return the error that a session which has lasted too long ends with."""
-    return errors.LimitError("Your session hit its maximum duration.", code="session_expired")
+def expired_error(reason: str) -> errors.LimitError:
+    """Return the error that a session which the server ends is told with."""
+    words = _ENDED_BY.get(reason, f"Your session has ended: {reason}.")
+    return errors.LimitError(words, code="session_expired")
+
+
+_ENDED_BY: Final[Mapping[str, str]] = {
+    "max_session_duration": "Your session hit its maximum duration.",
+    "idle_ttl_expired": "Nothing has happened in your session for too long.",
+}

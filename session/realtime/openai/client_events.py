@@ -76,7 +76,7 @@ class ResponseCreate(ClientEvent):
     def to_command(self) -> Command:
         """Return the stimulus."""
         options = read_response(self.response or {})
-        return ResponseRequested(options, self.event_id, is_bare=True)
+        return ResponseRequested(options, self.event_id, is_bare=True, is_lenient=True)
 
 
 OWN_EVENTS: Final[tuple[type[ClientEvent], ...]] = (

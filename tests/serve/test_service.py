@@ -35,9 +35,9 @@ def service(cluster: ServeCluster) -> Iterator[ServeCluster]:
     cluster.delete()
 
 
-def dial(service: ServeCluster) -> connect:
+def dial(service: ServeCluster, **options: Any) -> connect:
     url = f"ws://{service.address}/v1/realtime?duplex=1"
-    return connect(url, max_size=None, compression=None)
+    return connect(url, max_size=None, compression=None, **options)
 
 
 async def hear(line: ClientConnection) -> dict[str, Any]:
@@ -121,6 +121,24 @@ async def test_a_frame_above_the_servers_limit_closes_one_socket_only(
         await healthy.send(append(1000))
         assert [e["type"] for e in await until(healthy, "rate_limits.updated")] == ANSWER
     assert await open_again(service) == ANSWER
+
+
+async def test_a_client_secret_comes_through_the_proxy_and_so_does_its_session(
+    service: ServeCluster,
+) -> None:
+    body = json.dumps({"session": {"type": "realtime", "instructions": "Be brief."}}).encode()
+    asked = urllib.request.Request(
+        f"http://{service.address}/v1/realtime/client_secrets", data=body, method="POST"
+    )
+    with await asyncio.to_thread(urllib.request.urlopen, asked) as answer:
+        value = json.load(answer)["value"]
+    offer = ["realtime", f"openai-insecure-api-key.{value}"]
+    async with dial(service, subprotocols=offer) as line:
+        assert line.subprotocol == "realtime"
+        assert (await opened(line))["session"]["instructions"] == "Be brief."
+    with pytest.raises(InvalidStatus) as refused:
+        await dial(service, subprotocols=["realtime", "openai-insecure-api-key.ek_unknown"])
+    assert refused.value.response.status_code in {401, 403}
 
 
 async def test_one_session_too_many_is_told_so_and_admitted_after_a_close(

@@ -7,7 +7,7 @@ Rule 1: what is shown comes from the models that read and write the wire, and fr
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from serve_app.dialects import Dialect
+from serve_app.dialects import KITS, Dialect
 from tools.standard_events import Standard
 from tools.wire_differences import ASPECTS, differences
 from tools.wire_examples import Example, conversation, examples, link
@@ -145,8 +145,9 @@ def _client_part(page: DialectPage, seen: list[Example]) -> Iterator[str]:
 def _server_part(page: DialectPage, seen: list[Example]) -> Iterator[str]:
     yield "## What the server says"
     yield ""
-    yield "Every event has its `type` and an `event_id`, and where the session can be resumed a"
-    yield "`server_event_seq`."
+    yield "Every event has its `type` and an `event_id`."
+    if KITS[Dialect(page.name)].is_resumable:
+        yield "Where the session can be resumed it has a `server_event_seq`, too."
     yield from _table(
         ("event", "", "meaning", "for example"),
         (

@@ -5,10 +5,50 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Final
 
+from pydantic import BaseModel
+
 from session.realtime import decode, server_events, session_events
 from session.realtime.dialects import duplex_ga, internal
+from session.realtime.openai import reader as openai_reader
+from session.realtime.openai import server_events as openai_server
 from session.realtime.session_events import ServerEvent
 from tools.standard_events import REALTIME_CLIENT, REALTIME_SERVER, Standard
+
+ANSWERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "session.update": ("session.created", "session.updated"),
+    "session.resume": ("session.resumed", "session.resync_required"),
+    "session.heartbeat": ("session.heartbeat_ack",),
+    "session.close": ("session.closed",),
+    "input_audio_buffer.commit": (
+        "input_audio_buffer.committed",
+        "conversation.item.added",
+        "conversation.item.created",
+        "conversation.item.done",
+    ),
+    "input.commit": (
+        "input_audio_buffer.committed",
+        "conversation.item.added",
+        "conversation.item.created",
+        "conversation.item.done",
+    ),
+    "input_audio_buffer.clear": ("input_audio_buffer.cleared",),
+    "input.cancel": ("input_audio_buffer.cleared",),
+    "conversation.item.create": (
+        "conversation.item.added",
+        "conversation.item.created",
+        "conversation.item.done",
+    ),
+    "conversation.item.retrieve": ("conversation.item.retrieved",),
+    "conversation.item.delete": ("conversation.item.deleted",),
+    "conversation.item.truncate": ("conversation.item.truncated",),
+    "response.create": ("response.created", "response.done"),
+    "response.cancel": ("response.done",),
+    "output_audio_buffer.clear": ("output_audio_buffer.cleared",),
+    "barge_in": ("response.done",),
+    "turn.signal": ("turn.event",),
+    "playback.ack": ("playback.acknowledged",),
+}
+"""Server events that a client event brings about, an `error` aside. The others have no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +77,8 @@ class DialectPage:
     client_standard: Standard = field(default_factory=lambda: REALTIME_CLIENT)
     server_standard: Standard = field(default_factory=lambda: REALTIME_SERVER)
     """What the published API has; empty where it has nothing like this wire."""
+    answers: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: ANSWERS)
+    """Server events that a client event brings about. Those that the dialect lacks do not count."""
     older_names: Mapping[str, str] = field(default_factory=dict)
     """Types that the standard had once, and what it calls them now."""
     notes: tuple[str, ...] = ()
@@ -44,12 +86,12 @@ class DialectPage:
     """Transcripts that are shown in full."""
 
 
-def server_models(*modules: ModuleType) -> dict[str, type]:
-    """Return the models of server events in some modules, by the type that they write."""
+def server_models(base: type[BaseModel], *modules: ModuleType) -> dict[str, type]:
+    """Return the server events in some modules that come of `base`, by the type that they write."""
     found: dict[str, type] = {}
     for module in modules:
         for kind in vars(module).values():
-            if isinstance(kind, type) and issubclass(kind, ServerEvent):
+            if isinstance(kind, type) and issubclass(kind, base):
                 written = kind.model_fields["type"].default
                 if isinstance(written, str):
                     found[written] = kind
@@ -57,8 +99,22 @@ def server_models(*modules: ModuleType) -> dict[str, type]:
 
 
 _OLDER: Final = {new: old for old, new in duplex_ga.GA_NAMES.items()}
-_DUPLEX_SERVER: Final = server_models(session_events, server_events)
+_DUPLEX_SERVER: Final = server_models(ServerEvent, session_events, server_events)
 
+OPENAI: Final = DialectPage(
+    name="openai",
+    title="The OpenAI Realtime wire",
+    endpoint="/v1/realtime",
+    for_whom="clients of the OpenAI Realtime API and whatever is built on them, unchanged",
+    prose="../openai.md",
+    client=openai_reader.STANDARD_EVENTS,
+    server=server_models(openai_server.OpenAIEvent, openai_server),
+    answers={**ANSWERS, "session.update": ("session.updated",)},
+    notes=(
+        "A client that sends an event of [the duplex wire](duplex.md) which the standard does not",
+        "have is answered as there ([more](../openai.md#beyond-the-standard)), and nobody else.",
+    ),
+)
 DUPLEX: Final = DialectPage(
     name="duplex",
     title="The duplex wire",
@@ -106,6 +162,18 @@ DUPLEX_GA: Final = DialectPage(
         *(f"| `{name}` | is left out |" for name in sorted(duplex_ga.LEFT_OUT)),
     ),
 )
+INTERNAL_ANSWERS: Final[Mapping[str, str]] = {
+    "input_audio_buffer.committed": "input.committed",
+    "input_audio_buffer.cleared": "input.cleared",
+    "conversation.item.added": "item.added",
+    "conversation.item.done": "item.done",
+    "conversation.item.retrieved": "item.retrieved",
+    "conversation.item.deleted": "item.deleted",
+    "conversation.item.truncated": "item.truncated",
+    "output_audio_buffer.cleared": "audio.cleared",
+}
+"""What the kernel calls some of them."""
+
 INTERNAL: Final = DialectPage(
     name="internal",
     title="The kernel's own events",
@@ -118,6 +186,10 @@ INTERNAL: Final = DialectPage(
     aliases=decode.ALIASES,
     client_standard={},
     server_standard={},
+    answers={
+        asked: tuple(INTERNAL_ANSWERS.get(name, name) for name in named)
+        for asked, named in ANSWERS.items()
+    },
     notes=(
         "What a client sends is the same as on [the duplex wire](duplex.md). The server's events",
         "are the classes of `session/events.py` and `session/socket_events.py`, field by field.",
@@ -125,7 +197,7 @@ INTERNAL: Final = DialectPage(
     ),
 )
 
-PAGES: Final = (DUPLEX, DUPLEX_GA, INTERNAL)
+PAGES: Final = (OPENAI, DUPLEX, DUPLEX_GA, INTERNAL)
 """Every dialect, in the order of the index."""
 
 
@@ -142,57 +214,6 @@ def anchor(side: str, name: str) -> str:
     return f"{side}-{name}".replace(".", "")
 
 
-ANSWERS: Final[Mapping[str, tuple[str, ...]]] = {
-    "session.update": ("session.created", "session.updated"),
-    "session.resume": ("session.resumed", "session.resync_required"),
-    "session.heartbeat": ("session.heartbeat_ack",),
-    "session.close": ("session.closed",),
-    "input_audio_buffer.commit": (
-        "input_audio_buffer.committed",
-        "conversation.item.added",
-        "conversation.item.created",
-        "conversation.item.done",
-    ),
-    "input.commit": (
-        "input_audio_buffer.committed",
-        "conversation.item.added",
-        "conversation.item.created",
-        "conversation.item.done",
-    ),
-    "input_audio_buffer.clear": ("input_audio_buffer.cleared",),
-    "input.cancel": ("input_audio_buffer.cleared",),
-    "conversation.item.create": (
-        "conversation.item.added",
-        "conversation.item.created",
-        "conversation.item.done",
-    ),
-    "conversation.item.retrieve": ("conversation.item.retrieved",),
-    "conversation.item.delete": ("conversation.item.deleted",),
-    "conversation.item.truncate": ("conversation.item.truncated",),
-    "response.create": ("response.created", "response.done"),
-    "response.cancel": ("response.done",),
-    "output_audio_buffer.clear": ("output_audio_buffer.cleared",),
-    "barge_in": ("response.done",),
-    "turn.signal": ("turn.event",),
-    "playback.ack": ("playback.acknowledged",),
-}
-"""Server events that a client event brings about, an `error` aside. The others have no answer."""
-INTERNAL_ANSWERS: Final[Mapping[str, str]] = {
-    "input_audio_buffer.committed": "input.committed",
-    "input_audio_buffer.cleared": "input.cleared",
-    "conversation.item.added": "item.added",
-    "conversation.item.done": "item.done",
-    "conversation.item.retrieved": "item.retrieved",
-    "conversation.item.deleted": "item.deleted",
-    "conversation.item.truncated": "item.truncated",
-    "output_audio_buffer.cleared": "audio.cleared",
-}
-"""What the kernel calls some of them."""
-
-
 def answers(page: DialectPage, client_event: str) -> list[str]:
     """Return the server events of a dialect that a client event brings about."""
-    named = ANSWERS.get(client_event, ())
-    if page is INTERNAL:
-        named = tuple(INTERNAL_ANSWERS.get(name, name) for name in named)
-    return [name for name in named if name in page.server]
+    return [name for name in page.answers.get(client_event, ()) if name in page.server]

@@ -8,7 +8,7 @@ from session.realtime.server_objects import Absent, WireObject
 from tools.standard_events import REALTIME_CLIENT, REALTIME_SERVER
 from tools.wire_examples import Example, examples, link
 from tools.wire_fields import rows
-from tools.wire_registry import ANSWERS, DUPLEX, PAGES, DialectPage, answers
+from tools.wire_registry import DUPLEX, PAGES, DialectPage, answers
 
 
 class Part(WireObject):
@@ -89,7 +89,7 @@ def test_a_transcript_shows_each_answer(asked: str, answer: str) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_answers_are_events_of_the_dialect(page: DialectPage) -> None:
     assert all(set(answers(page, name)) <= page.server.keys() for name in page.client)
-    assert all(answers(page, name) for name in page.client if name in ANSWERS)
+    assert all(answers(page, name) for name in page.client if name in page.answers)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -21,12 +21,14 @@ from stages.embedded.whisper import FULL_WINDOW_S, Whisper
 Floats = npt.NDArray[np.float32]
 
 
-def synthesise(text: str, *, lead_s: float = 0.3, tail_s: float = 0.1) -> bytes:
-    """Return 16 kHz PCM16 of a voice that says `text`, with a little silence around it."""
+def synthesise(
+    text: str, *, lead_s: float = 0.3, tail_s: float = 0.1, rate_hz: int = INPUT_RATE_HZ
+) -> bytes:
+    """Return PCM16 of a voice that says `text`, with a little silence around it."""
     # With a fixed seed the same text is the same sound, in each run.
     voiced = np.asarray(_voice()(text, seed=1), np.float32)
-    spoken = soxr.resample(voiced, OUTPUT_RATE_HZ, INPUT_RATE_HZ)
-    lead, tail = (np.zeros(int(s * INPUT_RATE_HZ), np.float32) for s in (lead_s, tail_s))
+    spoken = soxr.resample(voiced, OUTPUT_RATE_HZ, rate_hz)
+    lead, tail = (np.zeros(int(s * rate_hz), np.float32) for s in (lead_s, tail_s))
     whole = np.concatenate([lead, spoken, tail])
     pcm: npt.NDArray[np.int16] = (np.clip(whole, -1, 1) * 32767).astype("<i2")
     return pcm.tobytes()

@@ -80,6 +80,7 @@ _MESSAGES: Final[Mapping[str, str]] = {
         "Conversation already has an active response in progress. Wait until the response is "
         "finished before creating a new one."
     ),
+    "unsupported_content_type": "Only model output audio messages can be truncated.",
 }
 """Messages that clients of this interface look into."""
 
@@ -264,7 +265,8 @@ def error_object(error: DuplexError, event_id: str | None) -> ErrorObject:
     return ErrorObject(
         type=error.wire_type,
         code=code,
-        message=message[:MAX_MESSAGE_CHARS],
+        # Sentences on this wire begin as sentences do.
+        message=(message[:1].upper() + message[1:])[:MAX_MESSAGE_CHARS],
         param=None if error.param is None else error.param[:MAX_PARAM_CHARS],
         event_id=event_id,
     )

@@ -122,13 +122,11 @@ class PlaybackLedger:
         return cursor.view()
 
     def play_until(self, response_id: ResponseId, *, now: float) -> bool:
-        """Count as heard what a client that plays without pause has played; say if that is news.
+        """Count as heard what a client that plays without pause has played of a pending answer.
 
-        One that was told to drop the rest plays no more.
+        Returns whether that is news.
         """
         cursor = self._cursors[response_id]
-        if cursor.is_flushed or cursor.committed_ms >= cursor.sent_ms:
-            return False
         left_ms = math.ceil(max(0.0, cursor.plays_until_s - now) * 1000)
         before_ms = cursor.committed_ms
         played_ms = max(0, cursor.sent_ms - left_ms)

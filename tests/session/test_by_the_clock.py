@@ -100,3 +100,17 @@ def test_an_answer_says_how_much_audio_it_answers() -> None:
     d.voice("yes", turn_end=True)
     d.voiced()
     assert [finished.input_audio_ms for finished in d.said(ResponseFinished)] == [1500]
+
+
+def test_an_answer_apart_is_played_and_not_remembered() -> None:
+    d = Driver(BY_THE_CLOCK)
+    d.do(ItemCreated("user", "count"))
+    d.do(ResponseRequested(ResponseOptions(is_out_of_band=True)))
+    d.speak(WORDS)
+    d.voice(WORDS, 4000, turn_end=True)
+    d.voiced()
+    d.now += 60.0
+    d.do(Ticked())
+    [finished] = d.said(ResponseFinished)
+    assert d.session._state.history.get(ItemId(finished.item.item_id)) is None  # noqa: SLF001
+    assert not d.session._state.playback.pending  # noqa: SLF001

@@ -10,6 +10,7 @@ Rule 4: an item is told of after the commit that made it.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from session import events as kernel
 from session import socket_events
@@ -164,6 +165,8 @@ class OpenAIProjector:
                     transcript=event.transcript,
                     usage=DurationUsage(seconds=event.audio_ms / 1000),
                 )
+            case _:
+                assert_never(event)
 
     @property
     def _shows_transcript(self) -> bool:

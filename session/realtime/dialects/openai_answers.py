@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Iterator
+from typing import assert_never
 
 from session.config import SessionConfig
 from session.events import (
@@ -76,6 +77,8 @@ class AnswerWriter:
                 yield from self._delta(event)
             case ResponseFinished():
                 yield from self._finished(event)
+            case _:
+                assert_never(event)
 
     def _opened(self, event: ResponseStarted | AnswerItemOpened) -> Iterator[WireEvent]:
         item = shapes.empty_message(event.item_id)

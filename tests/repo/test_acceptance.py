@@ -132,7 +132,8 @@ def test_a_fault_in_the_page_is_found(old: str, new: str) -> None:
     changed = page.replace(old, new)
     if old.startswith("not"):
         changed = changed.replace(
-            "`tests/serve_app/test_gateway.py::test_without_duplex_the_client_is_told_what_to_ask_for`",
+            "`tests/serve_app/test_reported_faults.py::"
+            "test_the_second_of_two_requests_is_refused_and_the_first_answered`",
             "nothing",
         )
     assert faults_of(changed) != []

@@ -400,6 +400,24 @@ MUTANTS = [
         "    if False:\n",
     ),
     Mutant(
+        "a stale stimulus moves the clock of playback",
+        "machine.py",
+        "        effects = self._dispatch(stimulus, now)\n",
+        "        note_played(self._state, now)\n        effects = self._dispatch(stimulus, now)\n",
+    ),
+    Mutant(
+        "what was dropped is heard later",
+        "ledger/playback.py",
+        "        return not self.is_flushed and self.committed_ms < self.sent_ms\n",
+        "        return self.committed_ms < self.sent_ms\n",
+    ),
+    Mutant(
+        "a lenient update changes what the model can not",
+        "on_lifecycle.py",
+        "    return fitted(after, before, state.profile) if is_lenient else after\n",
+        "    return after\n",
+    ),
+    Mutant(
         "an id that was promised to speech may be taken",
         "on_item.py",
         "return state.history.get(item_id) is not None or is_promised(state, item_id)",

@@ -16,7 +16,14 @@ from serve_app.outbound import Outbound
 from serve_app.session_actor import SessionActor, World
 from session.config import SessionConfig
 from session.effects import CloseSocket, Emit
-from session.errors import DuplexError, IllegalNow, MalformedEvent, ResumeRefused, UnsupportedOption
+from session.errors import (
+    ClientError,
+    DuplexError,
+    IllegalNow,
+    MalformedEvent,
+    ResumeRefused,
+    UnsupportedOption,
+)
 from session.events import ErrorRaised, Event, SessionCreated
 from session.fence import Fence
 from session.fitting import fitted
@@ -87,6 +94,16 @@ class Host(Protocol):
     @property
     def greets(self) -> bool:
         """Whether a client is told of its session before it has said anything."""
+        ...
+
+    @property
+    def autostarts(self) -> bool:
+        """Whether a socket that names a model in its URL needs no first event."""
+        ...
+
+    @property
+    def first_event(self) -> str:
+        """The event that opens a session."""
         ...
 
     @property
@@ -195,7 +212,7 @@ class Connection:
     def _open_or_wait(self) -> None:
         if self._host.greets:
             self._greet()
-        elif self._query.model is not None and self._query.autostarts:
+        elif self._query.model is not None and self._query.autostarts and self._host.autostarts:
             self._begin(self._host.defaults)
             return
         self._start_timer()
@@ -230,14 +247,28 @@ class Connection:
         config = replace(configured.patch.apply_to(self._host.defaults), model=model)
         if configured.is_lenient:
             config = fitted(config, None, profile)
-        if config.conflict:
-            self._say(UnsupportedOption(config.conflict, param="session.overlap_policy"), event_id)
-            return
-        if config.tools_problem and profile.tools:
-            self._say(MalformedEvent(config.tools_problem, param="session.tools"), event_id)
+        refusal = self._refusal(config)
+        if refusal is not None:
+            self._say(refusal, event_id)
+            self._reader = self._host.new_reader(self._opening.habits)  # nothing has begun
             return
         self._opening = replace(self._opening, is_configured=True)
         self._begin(config, event_id)
+
+    def _refusal(self, config: SessionConfig) -> ClientError | None:
+        """Say why no session can begin with these settings."""
+        profile = self._host.world.directory.descriptor.profile
+        if config.conflict:
+            return UnsupportedOption(config.conflict, param="session.overlap_policy")
+        if config.tools_problem and profile.tools:
+            return MalformedEvent(config.tools_problem, param="session.tools")
+        if config.opening_messages and not profile.messages:
+            return UnsupportedOption(
+                f"{config.model} can not be told what was said before; leave session.input out",
+                code="unsupported_session_input",
+                param="session.input",
+            )
+        return None
 
     def _begin(self, config: SessionConfig, event_id: str | None = None) -> SessionActor:
         is_resumable = self._host.is_resumable
@@ -276,7 +307,9 @@ class Connection:
             return
         limit_s = self._host.world.limits.config_timeout_s
         self._say(
-            MalformedEvent(f"no session.update came within {limit_s:g} s", code="config_timeout"),
+            MalformedEvent(
+                f"no {self._host.first_event} came within {limit_s:g} s", code="config_timeout"
+            ),
             None,
         )
         self._close(1000, "config_timeout")

@@ -20,8 +20,11 @@ from session.realtime.dialects.audio_pieces import Encode
 from session.realtime.dialects.duplex import DuplexProjector
 from session.realtime.dialects.duplex_ga import DuplexGaProjector
 from session.realtime.dialects.internal import InternalProjector
+from session.realtime.dialects.live import LiveProjector
 from session.realtime.dialects.openai import OpenAIProjector
 from session.realtime.facts import ServerFacts
+from session.realtime.live.reader import LiveReader
+from session.realtime.live.session_config import live_defaults
 from session.realtime.openai.reader import OpenAIReader
 from session.realtime.opening import ClientHabits, Opening, Reader
 
@@ -33,6 +36,7 @@ class Dialect(enum.Enum):
     DUPLEX_GA = "duplex_ga"
     INTERNAL = "internal"
     OPENAI = "openai"
+    LIVE = "live"
 
 
 class NewProjector(Protocol):
@@ -55,6 +59,10 @@ class DialectKit:
     greets: bool = False
     """A client is told of its session before it has said anything. The stages are opened with its
     first event, so that its settings can still reach them."""
+    first_event: str = "session.update"
+    """What opens a session, as a client that says nothing is told."""
+    autostarts: bool = True
+    """Whether a socket that names a model in its URL needs no first event."""
     is_resumable: bool = True
     """Whether another socket can go on with the session, where the server allows that."""
 
@@ -104,7 +112,16 @@ OPENAI: Final = DialectKit(
     greets=True,
     is_resumable=False,
 )
+LIVE: Final = DialectKit(
+    Dialect.LIVE,
+    LiveReader,
+    lambda facts, encode, opening: LiveProjector(facts=facts, encode=encode, opening=opening),
+    defaults=live_defaults,
+    first_event="session.start",
+    autostarts=False,
+    is_resumable=False,
+)
 KITS: Final[Mapping[Dialect, DialectKit]] = {
-    kit.dialect: kit for kit in (DUPLEX, DUPLEX_GA, INTERNAL, OPENAI)
+    kit.dialect: kit for kit in (DUPLEX, DUPLEX_GA, INTERNAL, OPENAI, LIVE)
 }
 """Every dialect that the gateway speaks."""

@@ -29,7 +29,7 @@ from serve_app.auth import (
 from serve_app.client_secrets import ClientSecrets
 from serve_app.clock import Clock, MonotonicClock, unix_now_s
 from serve_app.connection import Connection, SocketGone, is_on, read_query
-from serve_app.dialects import DUPLEX, DUPLEX_GA, INTERNAL, OPENAI, DialectKit
+from serve_app.dialects import DUPLEX, DUPLEX_GA, INTERNAL, LIVE, OPENAI, DialectKit
 from serve_app.door import HttpDoor, refuse_socket
 from serve_app.http_errors import error_fields, error_response
 from serve_app.ids import RandomIds
@@ -220,6 +220,10 @@ def _add_routes(api: FastAPI, gateway: Gateway) -> None:
     @api.websocket("/v1/duplex")
     async def duplex(socket: WebSocket) -> None:
         await gateway.serve_socket(socket, lambda params, headers: INTERNAL)
+
+    @api.websocket("/v1/live/sessions")
+    async def live_session(socket: WebSocket) -> None:
+        await gateway.serve_socket(socket, lambda params, headers: LIVE)
 
     @api.get("/health/live")
     async def live() -> dict[str, str]:

@@ -38,6 +38,16 @@ class SessionHost:
         return self.kit.greets
 
     @property
+    def autostarts(self) -> bool:
+        """Whether a socket that names a model in its URL needs no first event."""
+        return self.kit.autostarts
+
+    @property
+    def first_event(self) -> str:
+        """The event that opens a session."""
+        return self.kit.first_event
+
+    @property
     def is_resumable(self) -> bool:
         """Whether another socket can go on with a session."""
         return self.kit.is_resumable and self.world.limits.disconnect_grace_s > 0

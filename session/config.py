@@ -13,6 +13,8 @@ from session.context import ContextMessage, ItemReference
 from session.model_profile import ModelProfile
 from session.tools import FREE_CHOICE, NO_TOOLS, Tool, ToolChoice, ToolList
 
+MAX_INSTRUCTIONS_CHARS: Final = 65_536
+"""Bound of the instructions, whatever has been added to them."""
 ECHO_MAX_BYTES: Final = 65_536
 """Bound of all fields that a session echoes without using them, as JSON text in UTF-8."""
 
@@ -99,6 +101,17 @@ class TurnDetectionPatch:
         """Return the settings that `current` becomes."""
         base = current or TurnDetection()
         return replace(base, **dict(self.changes))  # type: ignore[arg-type]  # checked by decode
+
+
+@dataclass(frozen=True, slots=True)
+class TextAppendix:
+    """A text to add to one that the session has, as a paragraph of its own."""
+
+    text: str
+
+    def resolve(self, current: str | None) -> str:
+        """Return the text that `current` becomes."""
+        return f"{current}\n\n{self.text}" if current else self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +231,10 @@ class SessionConfig:
     auto_response: bool = False
     force_listen_count: int = 0
     idle_timeout_s: float = 300.0
+    counts_input: bool = False
+    """Whether the client is told how much input has come in (`session.stream_events`)."""
+    opening_messages: tuple[ContextMessage, ...] = ()
+    """What was said before the session, oldest first; once it is open they are items."""
     echoed: tuple[tuple[str, str], ...] = ()
     """Fields we accept and do not use: name and its JSON text, echoed as they came."""
 
@@ -251,6 +268,11 @@ class ConfigPatch:
 
     changes: tuple[tuple[str, object], ...] = ()
 
+    @property
+    def is_appendix(self) -> bool:
+        """Whether it adds to a text instead of setting anything."""
+        return any(isinstance(value, TextAppendix) for _, value in self.changes)
+
     def apply_to(self, config: SessionConfig) -> SessionConfig:
         """Return `config` with exactly the named fields replaced."""
         values = {name: _resolved(value, getattr(config, name)) for name, value in self.changes}
@@ -265,6 +287,8 @@ def _resolved(value: object, current: object) -> object:
         case AudioFormatPatch(), AudioFormat():
             return value.resolve(current)
         case TurnDetectionPatch(), TurnDetection() | None:
+            return value.resolve(current)
+        case TextAppendix(), str() | None:
             return value.resolve(current)
         case EchoedPatch(), tuple():
             return value.resolve(current)

@@ -13,7 +13,7 @@ from session.events import ErrorRaised, SessionClosed, SessionExpired
 from session.lifecycle import Life, LifeTrigger, move_life
 from session.socket_stimuli import ReaderStalled
 from session.speech_edges import close_open_speech
-from session.state import SessionState
+from session.state import Drain, SessionState
 from session.stimuli import (
     CloseRequested,
     ReleaseFailed,
@@ -33,8 +33,8 @@ Ending = CloseRequested | ReaderStalled | StageLost | StagesReleased | ReleaseFa
 def handle(state: SessionState, stimulus: Ending, now: float) -> list[Effect]:
     """Apply one step of the end."""
     match stimulus:
-        case CloseRequested(reason=reason):
-            return close(state, reason, code=NORMAL_CLOSURE)
+        case CloseRequested():
+            return _close_asked(state, stimulus, now)
         case ReaderStalled(attachment=attachment):
             # A socket that was replaced or lost meanwhile is no reason to end the session.
             return _stalled(state) if state.attachment.heeds(attachment) else []
@@ -62,6 +62,29 @@ def close(
     if state.response.active is not None:
         effects += end_answer(state, "cancelled", reason)
     return [*effects, *give_back(state)] if was_open else effects
+
+
+def _close_asked(state: SessionState, asked: CloseRequested, now: float) -> list[Effect]:
+    if asked.drain_s > 0:
+        if state.drain is not None:
+            return []  # asked for once already
+        if state.life is Life.OPEN and state.is_busy:
+            state.drain = Drain(now + asked.drain_s, asked.reason, asked.event_id)
+            return close_open_speech(state)
+    if state.accepts_input:
+        state.close_event_id = asked.event_id
+    return close(state, asked.reason, code=NORMAL_CLOSURE)
+
+
+def end_drain(state: SessionState, now: float) -> list[Effect]:
+    """Close a session that waits for the end of what goes on, once that has come or it is time."""
+    drain = state.drain
+    if drain is None or state.life is not Life.OPEN:
+        return []
+    if state.is_busy and now < drain.until_s:
+        return []
+    state.close_event_id = drain.event_id
+    return close(state, drain.reason, code=NORMAL_CLOSURE)
 
 
 def give_back(state: SessionState) -> list[Effect]:
@@ -114,8 +137,12 @@ def _release_failed(state: SessionState, now: float) -> list[Effect]:
 
 
 def _farewell(state: SessionState) -> list[Effect]:
-    terminal = SessionExpired if state.is_expiring else SessionClosed
+    terminal: SessionExpired | SessionClosed
+    if state.is_expiring:
+        terminal = SessionExpired(state.fence, state.close_reason)
+    else:
+        terminal = SessionClosed(state.fence, state.close_reason, state.close_event_id)
     return [
-        Emit(terminal(state.fence, state.close_reason)),
+        Emit(terminal),
         CloseSocket(state.close_code, state.close_reason),
     ]

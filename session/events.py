@@ -18,6 +18,7 @@ from session.socket_events import (
     SessionReplaced,
     SessionResumed,
 )
+from session.stream_events import ContextAccepted, InputCounted, InputMuteChanged
 from session.unit import SegmentMetrics
 
 
@@ -54,6 +55,8 @@ class SessionClosed:
 
     fence: Fence
     reason: str
+    client_event_id: str | None = None
+    """The client's name for what asked for the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,6 +375,9 @@ Event = (
     | PlaybackAdvanced
     | OverlapDecided
     | TurnMoved
+    | InputCounted
+    | ContextAccepted
+    | InputMuteChanged
     | ErrorRaised
 )
 

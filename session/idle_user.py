@@ -58,7 +58,7 @@ def idle_deadline(state: SessionState) -> float | None:
         return None
     if state.detector.is_speaking or state.turns_expected or state.updates:
         return None
-    if state.attachment.detached_at_s is not None:
+    if state.attachment.detached_at_s is not None or state.drain is not None:
         return None
     if state.input.turns > 0 or state.input.open_item.texts:
         return None

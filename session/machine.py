@@ -7,6 +7,7 @@ from session import (
     endings,
     on_attachment,
     on_commit,
+    on_context,
     on_input,
     on_item,
     on_lifecycle,
@@ -62,6 +63,7 @@ from session.stimuli import (
     UnitFailed,
     UnitFinished,
 )
+from session.stream_stimuli import ContextAppended, InputMuteSet
 from session.timers import fire, wake_up
 
 STORY_LENGTH = 256
@@ -138,6 +140,7 @@ class DuplexSession:
         Raises LocalProtocolError for our own faults and nothing else.
         """
         effects = self._dispatch(stimulus, now)
+        effects += endings.end_drain(self._state, now)
         effects += wake_up(self._state, now)
         self.story.append((now, type(stimulus).__name__, self._state.fence, len(effects)))
         return effects
@@ -225,7 +228,7 @@ class DuplexSession:
         size = HELD_COMMAND_BYTES
         if isinstance(command, AudioAppended):
             size += len(command.pcm)
-        elif isinstance(command, TextAppended | ItemCreated):
+        elif isinstance(command, TextAppended | ItemCreated | ContextAppended):
             size += len(command.text)
         limit = self._state.limits.max_pending_input_bytes_per_session
         if self._held_bytes + size > limit:
@@ -262,7 +265,9 @@ class DuplexSession:
                 return on_item.handle(self._state, command)
             case SessionConfigured():
                 return on_lifecycle.handle_settings(self._state, command, now)
-            case HeartbeatReceived() | TurnSignalled() | EventRefused():
+            case ContextAppended():
+                return on_context.handle(self._state, command, now)
+            case HeartbeatReceived() | TurnSignalled() | InputMuteSet() | EventRefused():
                 return on_lifecycle.handle_notice(self._state, command)
             case _:
                 assert_never(command)

@@ -30,6 +30,7 @@ from session.pump import pump
 from session.speech_edges import close_open_speech, tell_edge
 from session.state import SessionState
 from session.stimuli import AudioAppended, InputCancelled, InputCleared, TextAppended
+from session.stream_events import FRAME_MS, InputCounted
 from session.unit import INPUT_RATE_HZ, SAMPLE_BYTES, samples_to_ms
 from session.user_items import forget_words, reserve_target
 from session.vad import Offset, Onset
@@ -87,17 +88,27 @@ def _append(state: SessionState, append: AudioAppended, now: float) -> list[Effe
     limit = state.limits.max_pending_input_bytes_per_session
     if not has_room(state.input, size, limit_bytes=limit):
         state.input.add(span, discard="refused")
+        counted = _count_frames(state, state.input.total_bytes)
         if state.detector is not None and append.scores:
             state.detector.skip(append.scores[-1].end_sample)
         error = InputBackpressure(_too_much(limit))
-        return [Emit(ErrorRaised(error, append.event_id))]
+        return [*counted, Emit(ErrorRaised(error, append.event_id))]
     state.append.last_input_at_s = now
-    effects: list[Effect] = []
     before = state.input.total_bytes
+    effects = _count_frames(state, before + len(append.pcm))
     for part in _parts(state, append, _edges(state, append, now)):
         effects += _take(state, part, now)
     note_place(state, now, began_byte=before)
     return effects + pump(state, now)
+
+
+def _count_frames(state: SessionState, total_bytes: int) -> list[Effect]:
+    """Tell how much input there is with this append, if it fills another frame."""
+    counted_ms = samples_to_ms(total_bytes // SAMPLE_BYTES, INPUT_RATE_HZ) // FRAME_MS * FRAME_MS
+    if not state.config.counts_input or counted_ms == state.input_told_ms:
+        return []
+    state.input_told_ms = counted_ms
+    return [Emit(InputCounted(counted_ms))]
 
 
 def _too_much(limit_bytes: int) -> str:

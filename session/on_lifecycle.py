@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import replace
 from typing import Final, assert_never
 
-from session.config import ConfigPatch, SessionConfig
+from session.config import MAX_INSTRUCTIONS_CHARS, ConfigPatch, SessionConfig
 from session.effects import CloseSocket, Effect, Emit, OpenStages
 from session.endings import INTERNAL_ERROR, POLICY_VIOLATION, TRY_AGAIN_LATER, give_back
 from session.errors import (
@@ -23,6 +23,7 @@ from session.events import (
 )
 from session.fitting import UPDATE_CODES, fitted
 from session.lifecycle import Life, LifeTrigger, TurnTrigger, move_life, move_turn
+from session.messages import tell
 from session.pump import pump
 from session.speech_edges import close_open_speech
 from session.state import PendingUpdate, SessionState, make_detector
@@ -37,6 +38,8 @@ from session.stimuli import (
     StagesOpened,
     TurnSignalled,
 )
+from session.stream_events import ContextAccepted, InputMuteChanged
+from session.stream_stimuli import ContextUse, InputMuteSet
 from session.vad import SpeechDetector
 
 MAX_WAITING_UPDATES: Final = 16
@@ -44,7 +47,7 @@ MAX_WAITING_UPDATES: Final = 16
 
 Opening = OpenRequested | StagesOpened | OpenFailed
 Settings = SessionConfigured | StagesConfigured | ConfigureFailed
-Notice = HeartbeatReceived | TurnSignalled | EventRefused
+Notice = HeartbeatReceived | TurnSignalled | InputMuteSet | EventRefused
 
 
 def handle_opening(state: SessionState, stimulus: Opening, now: float) -> list[Effect]:
@@ -90,7 +93,8 @@ def handle_settings(state: SessionState, stimulus: Settings, now: float) -> list
             if update is None:
                 return []
             state.config_generation = generation
-            return _adopt(state, update.candidate, update.event_id) + pump(state, now)
+            adopted = _adopt(state, update.patch, update.candidate, update.event_id)
+            return adopted + pump(state, now)
         case ConfigureFailed(generation=generation, error=error):
             update = _answered(state, generation)
             if update is None:
@@ -108,6 +112,8 @@ def handle_notice(state: SessionState, stimulus: Notice) -> list[Effect]:
             return [Emit(HeartbeatAnswered(state.fence))]
         case TurnSignalled():
             return _signal(state, stimulus)
+        case InputMuteSet(is_muted=is_muted, event_id=event_id):
+            return [Emit(InputMuteChanged(is_muted, event_id))]
         case EventRefused(error=error, event_id=event_id):
             return [Emit(ErrorRaised(error, event_id))]
         case _:
@@ -126,7 +132,10 @@ def _opened(state: SessionState, now: float) -> list[Effect]:
         state.attachment.renew_token(token)
     snapshot = state.snapshot()
     created = SessionCreated(snapshot, state.attachment.generation, token)
-    return [Emit(created), Emit(SessionUpdated(snapshot, state.open_event_id)), *pump(state, now)]
+    effects: list[Effect] = [Emit(created), Emit(SessionUpdated(snapshot, state.open_event_id))]
+    for message in state.config.opening_messages:
+        effects += tell(state, message)
+    return effects + pump(state, now)
 
 
 def _configure(state: SessionState, configured: SessionConfigured, now: float) -> list[Effect]:
@@ -141,7 +150,7 @@ def _configure(state: SessionState, configured: SessionConfigured, now: float) -
     unchanged = state.runtime(candidate) == state.runtime(_newest_candidate(state))
     if unchanged and not state.updates:
         # The stages know generations that they were told of, so this is none.
-        return _adopt(state, candidate, configured.event_id) + pump(state, now)
+        return _adopt(state, configured.patch, candidate, configured.event_id) + pump(state, now)
     state.updates.append(
         PendingUpdate(
             configured.patch, candidate, configured.event_id, is_lenient=configured.is_lenient
@@ -188,6 +197,12 @@ def _update_refusal(state: SessionState, candidate: SessionConfig) -> ClientErro
             code="model_update_unsupported",
             param="session.model",
         )
+    if len(candidate.instructions or "") > MAX_INSTRUCTIONS_CHARS:
+        return UnsupportedOption(
+            f"the instructions would be longer than {MAX_INSTRUCTIONS_CHARS} characters",
+            code="string_above_max_length",
+            param="session.instructions",
+        )
     for name in UPDATE_CODES:
         changed = getattr(candidate, name) != getattr(config, name)
         if changed and name not in state.profile.updatable:
@@ -217,12 +232,16 @@ def _answered(state: SessionState, generation: int) -> PendingUpdate | None:
     return None
 
 
-def _adopt(state: SessionState, candidate: SessionConfig, event_id: str | None) -> list[Effect]:
+def _adopt(
+    state: SessionState, patch: ConfigPatch, candidate: SessionConfig, event_id: str | None
+) -> list[Effect]:
     had = state.config.turn_detection
     effects = close_open_speech(state) if candidate.turn_detection is None else []
     state.config = candidate
     if candidate.turn_detection != had:
         state.detector = _changed_detector(state)
+    if patch.is_appendix:
+        return [*effects, Emit(ContextAccepted(ContextUse.INSTRUCTIONS, event_id))]
     return [*effects, Emit(SessionUpdated(state.snapshot(), event_id))]
 
 

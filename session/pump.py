@@ -87,6 +87,8 @@ def promote_deferred(state: SessionState) -> list[Effect]:
     """Overlap that waited for the end of an answer, however that ended, is the next turn."""
     if state.response.active is not None or not state.input.has_deferred:
         return []
+    if state.drain is not None:
+        return []  # the session ends with what is being said now
     turn = state.input.promote_deferred()
     item_id = turn.item_id or ItemId(state.ids.new("item"))
     audio_ms = samples_to_ms(turn.n_bytes // SAMPLE_BYTES, INPUT_RATE_HZ)
@@ -97,7 +99,7 @@ def _reserve_next(state: SessionState, now: float) -> Reservation | None:
     ledger = state.input
     if ledger.has_wanted_turn:
         return ledger.reserve_turns()
-    if not state.config.auto_response:
+    if not state.config.auto_response or state.drain is not None:
         return None
     if ledger.open_bytes >= state.unit_bytes:
         return ledger.reserve_open(state.unit_bytes)
@@ -179,7 +181,7 @@ def _whole_units(state: SessionState, pcm: bytes) -> bytes:
 def _input_is_over_at(state: SessionState) -> float | None:
     """When a client that streams is taken to have stopped; None when it does not stream."""
     last_s = state.append.last_input_at_s
-    if not state.config.auto_response or last_s is None:
+    if not state.config.auto_response or last_s is None or state.drain is not None:
         return None
     return last_s + 2 * state.profile.unit_ms / 1000
 

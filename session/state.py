@@ -68,6 +68,15 @@ class Overlap:
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """The end that was asked for comes when what goes on now has come to its own end, or then."""
+
+    until_s: float
+    reason: str
+    event_id: str | None
+
+
 @dataclass(slots=True)
 class IdleWatch:
     """Since when nobody has spoken (`session.idle_user`)."""
@@ -123,8 +132,15 @@ class SessionState:
     idle: IdleWatch = field(default_factory=IdleWatch)
     answered_bytes: int = 0
     """Audio that the model had taken in when the last answer ended."""
+    input_told_ms: int = 0
+    """How much input the client has been told of."""
+    wants_comment: bool = False
+    """The model shall tell the user what it was told, once nobody is speaking."""
+    drain: Drain | None = None
+    """Nothing new begins: the session waits for the end of what is being said."""
     close_reason: str = ""
     close_code: int = 1000
+    close_event_id: str | None = None
     is_expiring: bool = False
 
     @property
@@ -135,7 +151,13 @@ class SessionState:
     @property
     def accepts_input(self) -> bool:
         """Whether client commands still mean anything."""
-        return self.life in (Life.OPENING, Life.OPEN)
+        return self.life in (Life.OPENING, Life.OPEN) and self.drain is None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an answer is being made or may come, or the stages think about settings."""
+        asked = self.turns_expected or self.input.has_wanted_turn or self.append.is_busy
+        return asked or self.response.active is not None or bool(self.updates)
 
     def answer_in_progress(self, now: float) -> bool:
         """Whether the assistant is making an answer or the client still plays one."""

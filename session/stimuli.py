@@ -18,6 +18,7 @@ from session.socket_stimuli import (
     ResumeRequested,
     SocketLost,
 )
+from session.stream_stimuli import ContextAppended, InputMuteSet
 from session.unit import SpeechChunk, UnitResult
 
 # --- from the client ------------------------------------------------------------------------
@@ -214,6 +215,8 @@ class CloseRequested:
 
     reason: str = "client_close"
     event_id: str | None = None
+    drain_s: float = 0.0
+    """An answer in progress may take so long to come to its end; 0: it is cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,6 +354,8 @@ SilentCommand = (
     | BargedIn
     | TurnSignalled
     | HeartbeatReceived
+    | ContextAppended
+    | InputMuteSet
     | EventRefused
 )
 """What a client can tell an open session besides audio."""

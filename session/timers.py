@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import Final
 
 from session.effects import Effect, Emit, WakeAt
-from session.endings import GOING_AWAY, NORMAL_CLOSURE, close, retry_release
+from session.endings import GOING_AWAY, NORMAL_CLOSURE, close, end_drain, retry_release
 from session.idle_user import answer_silence, idle_deadline, watch_user
 from session.lifecycle import Life
 from session.on_attachment import detach_idle
+from session.on_context import comment, comment_deadline
 from session.pump import continuation_deadline, continue_answer, pump, residue_deadline
 from session.socket_events import SessionExpiring
 from session.state import SessionState
@@ -81,6 +82,10 @@ def _ends_at(state: SessionState) -> float | None:
     return state.lease.ends_at_s(state.limits) if state.life is Life.OPEN else None
 
 
+def _drained_at(state: SessionState) -> float | None:
+    return None if state.drain is None or state.life is not Life.OPEN else state.drain.until_s
+
+
 def _grace_over_at(state: SessionState) -> float | None:
     detached_at_s = state.attachment.detached_at_s
     if state.life is not Life.OPEN or detached_at_s is None:
@@ -116,10 +121,12 @@ def _announce_end(state: SessionState, now: float) -> list[Effect]:
 _TABLE: Final[tuple[tuple[_Deadline, _Action], ...]] = (
     (_release_at, _retry_release),
     (_ends_at, _expiry(SESSION_CAP, GOING_AWAY)),
+    (_drained_at, end_drain),
     (_grace_over_at, _expiry("disconnect_grace_expired", NORMAL_CLOSURE)),
     (_idle_at, _expiry("idle_ttl_expired", NORMAL_CLOSURE)),
     (_silent_socket_at, detach_idle),
     (_announces_at, _announce_end),
+    (comment_deadline, comment),
     (idle_deadline, answer_silence),
     (residue_deadline, pump),
     (continuation_deadline, continue_answer),

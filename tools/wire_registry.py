@@ -9,10 +9,18 @@ from pydantic import BaseModel
 
 from session.realtime import decode, server_events, session_events
 from session.realtime.dialects import duplex_ga, internal
+from session.realtime.live import client_events as live_client
+from session.realtime.live import server_events as live_server
 from session.realtime.openai import reader as openai_reader
 from session.realtime.openai import server_events as openai_server
 from session.realtime.session_events import ServerEvent
-from tools.standard_events import REALTIME_CLIENT, REALTIME_SERVER, Standard
+from tools.standard_events import (
+    LIVE_CLIENT,
+    LIVE_SERVER,
+    REALTIME_CLIENT,
+    REALTIME_SERVER,
+    Standard,
+)
 
 ANSWERS: Final[Mapping[str, tuple[str, ...]]] = {
     "session.update": ("session.created", "session.updated"),
@@ -47,6 +55,12 @@ ANSWERS: Final[Mapping[str, tuple[str, ...]]] = {
     "barge_in": ("response.done",),
     "turn.signal": ("turn.event",),
     "playback.ack": ("playback.acknowledged",),
+    "session.start": ("session.started",),
+    "session.input_audio.mute": ("session.input_audio.muted",),
+    "session.input_audio.unmute": ("session.input_audio.unmuted",),
+    "session.instructions.append": ("session.instructions.appended",),
+    "session.thinking.append": ("session.thinking.appended",),
+    "session.commentary.append": ("session.commentary.appended",),
 }
 """Server events that a client event brings about, an `error` aside. The others have no answer."""
 
@@ -197,7 +211,30 @@ INTERNAL: Final = DialectPage(
     ),
 )
 
-PAGES: Final = (OPENAI, DUPLEX, DUPLEX_GA, INTERNAL)
+_LIVE_TIMED: Final = {
+    "session.instructions.appended": live_server.ContextAppended,
+    "session.thinking.appended": live_server.ContextAppended,
+    "session.commentary.appended": live_server.ContextAppended,
+    "session.input_transcript.delta": live_server.TranscriptDelta,
+    "session.output_transcript.delta": live_server.TranscriptDelta,
+}
+LIVE: Final = DialectPage(
+    name="live",
+    title="The live wire",
+    endpoint="/v1/live/sessions",
+    for_whom="GPT-Live clients: they stream without pause, and there are no turns",
+    prose="../live.md",
+    client={
+        "session.start": live_client.SessionStart,
+        "session.input_audio.append": live_client.InputAudioAppend,
+        **live_client.COMMANDS,
+    },
+    server={**server_models(live_server.LiveEvent, live_server), **_LIVE_TIMED},
+    client_standard=LIVE_CLIENT,
+    server_standard=LIVE_SERVER,
+)
+
+PAGES: Final = (OPENAI, DUPLEX, DUPLEX_GA, INTERNAL, LIVE)
 """Every dialect, in the order of the index."""
 
 

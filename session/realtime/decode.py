@@ -105,7 +105,7 @@ def decode_with(events: ClientEvents, text: str, *, max_bytes: int) -> tuple[str
     try:
         return known, _read(events, fields)
     except ClientError as error:
-        return known, EventRefused(error, _client_event_id(fields))
+        return known, EventRefused(error, client_event_id(fields))
 
 
 def refuse_binary() -> EventRefused:
@@ -165,7 +165,8 @@ def _field_error(error: ValidationError, model: type[client_events.ClientEvent])
     return MalformedEvent(f"{param}: {first['msg']}", code=code, param=param)
 
 
-def _client_event_id(fields: dict[str, object]) -> str | None:
+def client_event_id(fields: dict[str, object]) -> str | None:
+    """Return the client's name for an event that could not be read, where it has a fit one."""
     event_id = fields.get("event_id")
     is_fit = isinstance(event_id, str) and len(event_id) <= client_events.MAX_ID_CHARS
     return event_id if is_fit else None  # type: ignore[return-value]  # is_fit

@@ -47,6 +47,8 @@ from session.realtime.dialects.duplex import DuplexProjector
 from session.realtime.facts import ServerFacts
 from session.snapshot import Playback, SessionSnapshot
 from session.socket_events import ResyncRequired, SessionExpiring, SessionReplaced, SessionResumed
+from session.stream_events import ContextAccepted, InputCounted, InputMuteChanged
+from session.stream_stimuli import ContextUse
 from tests.fakes.ids import SeqIds
 
 PCM16 = AudioFormat(AudioEncoding.PCM16, 24_000)
@@ -145,6 +147,13 @@ CANCELLED = replace(
     playback=Playback(200, 200, 100, 100),
     is_committed=True,
 )
+
+STREAM_SAMPLES: tuple[Event, ...] = (
+    InputCounted(1_200),
+    ContextAccepted(ContextUse.THINKING, "c-2"),
+    InputMuteChanged(is_muted=True, client_event_id="c-3"),
+)
+"""What only a wire without turns leads to."""
 
 SAMPLES: tuple[Event, ...] = (
     SessionCreated(SNAPSHOT, 1, "token"),

@@ -42,6 +42,7 @@ from tests.realtime.samples import (
     SAMPLES,
     SNAPSHOT,
     STARTED,
+    STREAM_SAMPLES,
     USER_ITEM,
     USER_SPEECH,
     facts,
@@ -94,7 +95,12 @@ def models() -> dict[str, type[ServerEvent]]:
 
 
 def test_there_is_a_sample_of_every_event() -> None:
-    assert {type(sample) for sample in SAMPLES} == set(get_args(Event))
+    assert {type(sample) for sample in SAMPLES + STREAM_SAMPLES} == set(get_args(Event))
+
+
+@pytest.mark.parametrize("sample", STREAM_SAMPLES, ids=lambda sample: type(sample).__name__)
+def test_what_this_dialect_does_not_lead_to_is_not_shown(sample: Event) -> None:
+    assert projector().project(sample) == []
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: type(sample).__name__)

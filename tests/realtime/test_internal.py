@@ -9,7 +9,7 @@ import pytest
 from session.errors import IllegalNow
 from session.events import ErrorRaised, Event, SessionUpdated, SpeechDelta
 from session.realtime.dialects.internal import NAMES, InternalProjector
-from tests.realtime.samples import DELTA, SAMPLES, SNAPSHOT
+from tests.realtime.samples import DELTA, SAMPLES, SNAPSHOT, STREAM_SAMPLES
 
 
 def written(event: Event, seq: int | None = 7) -> dict[str, Any]:
@@ -23,7 +23,9 @@ def test_every_event_of_the_kernel_has_a_name_of_its_own() -> None:
     assert len(set(NAMES.values())) == len(NAMES)
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: type(sample).__name__)
+@pytest.mark.parametrize(
+    "sample", SAMPLES + STREAM_SAMPLES, ids=lambda sample: type(sample).__name__
+)
 def test_every_field_is_there(sample: Event) -> None:
     read = written(sample)
     assert read["type"] == NAMES[type(sample)]

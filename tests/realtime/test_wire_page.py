@@ -97,8 +97,9 @@ def test_the_table_of_client_events_is_complete() -> None:
 def test_every_code_that_decoding_gives_is_explained() -> None:
     sources = Path(__file__).parents[2].joinpath("session", "realtime").rglob("*.py")
     # The other wires have pages of their own.
-    own = [each for each in sources if not any(name in each.parts for name in ("openai", "live"))]
-    text = "".join(each.read_text() for each in own if each.stem.partition("_")[0] != "openai")
+    others = ("openai", "live")
+    own = [each for each in sources if not any(name in each.parts for name in others)]
+    text = "".join(each.read_text() for each in own if each.stem.partition("_")[0] not in others)
     given = set(re.findall(r'(?:code|refusal_code) ?= ?"([a-z_]+)"', text))
     given |= set(re.findall(r'^    "[a-z_]+": "([a-z_]+)",$', text, re.MULTILINE)) & {
         "missing_required_parameter",

@@ -38,6 +38,7 @@ from session.realtime.event_objects import (
 from session.realtime.facts import ServerFacts
 from session.realtime.server_objects import ItemObject
 from session.realtime.session_events import ServerEvent
+from session.stream_events import ContextAccepted, InputCounted, InputMuteChanged
 
 
 @dataclass(slots=True)
@@ -83,6 +84,8 @@ class DuplexProjector:
                 answer = self._answer(event.response_id, is_text=is_text)
                 del self._answers[event.response_id]
                 return _finished(event, answer)
+            case InputCounted() | ContextAccepted() | InputMuteChanged():
+                return []  # only what this dialect does not have leads to these
             case _:
                 return _facts(event, self._capabilities)
 

@@ -1,9 +1,10 @@
 """The kernel's own events on the wire: `/v1/duplex`, for debugging and for tests.
 
 Each event becomes one JSON object with the name below and the fields of its class in
-`session/events.py` or `session/socket_events.py`, as they are: audio is 24 kHz PCM16 in base64,
-enums are their values. Nothing is merged, split or translated, and nothing is left out but the
-recording of a voice (`ref_audio`), which the client has and which may be megabytes.
+`session/events.py`, `session/socket_events.py` or `session/stream_events.py`, as they are: audio is
+24 kHz PCM16 in base64, enums are their values. Nothing is merged, split or translated, and nothing
+is left out but the recording of a voice (`ref_audio`), which the client has and which may be
+megabytes.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -12,7 +13,7 @@ from typing import Any, Final
 from pydantic import ConfigDict, TypeAdapter
 
 from session import events as kernel
-from session import socket_events
+from session import socket_events, stream_events
 from session.realtime.dialects.shapes import error_object
 from session.snapshot import SessionSnapshot
 
@@ -48,6 +49,9 @@ NAMES: Final[dict[type[kernel.Event], str]] = {
     kernel.PlaybackAdvanced: "playback.acknowledged",
     kernel.OverlapDecided: "overlap.decision",
     kernel.TurnMoved: "turn.event",
+    stream_events.InputCounted: "input.counted",
+    stream_events.ContextAccepted: "context.accepted",
+    stream_events.InputMuteChanged: "input.mute_changed",
     kernel.ErrorRaised: "error",
 }
 """What each event of the kernel is called."""

@@ -1,0 +1,1 @@
+"""The live wire, `/v1/live/sessions`: what its client says and how its server answers."""

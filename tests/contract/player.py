@@ -2,15 +2,15 @@
 
 Rule 1: a line of the client is sent when everything before it has happened. Where time is virtual
         it is sent at its time, and nothing that is not written may have come by then.
-Rule 2: at the end each open socket asks for a heartbeat; its answer is the next that comes, so
-        nothing unwritten was on its way.
+Rule 2: at the end each open socket asks for a heartbeat, or for something that there is not where
+        there are none; the answer is the next that comes, so nothing unwritten was on its way.
 """
 
 import json
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tests.contract.transcript import Bindings, Json, Step, Transcript
+from tests.contract.transcript import GREETING, STANDARD, Bindings, Json, Step, Transcript
 
 
 class Line(Protocol):
@@ -44,8 +44,8 @@ class Line(Protocol):
 class Stage(Protocol):
     """Where a transcript is played."""
 
-    async def connect(self, query: str) -> Line:
-        """Open a socket."""
+    async def connect(self, target: str) -> Line:
+        """Open a socket at a path with its query."""
         ...
 
     async def until(self, at_s: float) -> None:
@@ -84,8 +84,13 @@ class Player:
 
     async def _open(self, update: Json) -> None:
         line = await self._line("a")
-        await line.say(_text(update))
-        created, updated = await line.hear(), await line.hear()
+        if self.transcript.dialect in GREETING:
+            created = await line.hear()
+            await line.say(_text(update))
+        else:
+            await line.say(_text(update))
+            created = await line.hear()
+        updated = await line.hear()
         assert created["type"] == "session.created", created
         assert updated["type"] == "session.updated", updated
         self.names.ids |= {"session": created["session"]["id"]}
@@ -120,8 +125,8 @@ class Player:
     async def _move(self, step: Step) -> None:
         match step.content:
             case {"connect": name}:
-                query = step.content.get("query", "duplex=1")
-                self.lines[name] = await self.stage.connect(query)
+                target = self.transcript.target(step.content.get("query"))
+                self.lines[name] = await self.stage.connect(target)
             case {"break": name}:
                 await self.lines.pop(name).vanish()
             case {"stall": name}:
@@ -137,7 +142,7 @@ class Player:
 
     async def _line(self, name: str) -> Line:
         if name not in self.lines:
-            self.lines[name] = await self.stage.connect("duplex=1")
+            self.lines[name] = await self.stage.connect(self.transcript.target())
         return self.lines[name]
 
     async def _expect(self, step: Step) -> None:
@@ -161,12 +166,23 @@ class Player:
         for name, line in self.lines.items():
             if name in self.transcript.header.get("stalled", []):
                 continue
+            if self.transcript.dialect in STANDARD:
+                await self._nothing_else(name, line)
+                continue
             await line.say(_text({"type": "session.heartbeat"}))
             event = await line.hear()
             assert event["type"] == "session.heartbeat_ack", f"after the end of {name}: {event}"
             await line.say(_text({"type": "session.close"}))
             while event["type"] != "closed":
                 event = await line.hear()
+
+    async def _nothing_else(self, name: str, line: Line) -> None:
+        """Show the same by a question that every wire answers, and hang up."""
+        await line.say(_text({"type": "nothing.else", "event_id": "probe"}))
+        event = await line.hear()
+        assert event["type"] == "error", f"after the end of {name}: {event}"
+        assert "probe" in _text(event), f"after the end of {name}: {event}"
+        await line.vanish()
 
     def _place(self, step: Step) -> str:
         return f"{self.transcript.name}.jsonl:{step.number}"

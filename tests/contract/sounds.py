@@ -9,6 +9,7 @@ from typing import Any, Final
 
 HALF_WAVE: Final = 16
 """Samples: a square wave of 500 Hz at 16 kHz is speech to whatever goes by loudness."""
+_DELTAS: Final = frozenset({"response.audio.delta", "response.output_audio.delta"})
 _LOUD: Final = 8192
 _G711: Final = {"g711_ulaw": (0xFF, 0x20, 0xA0), "g711_alaw": (0xD5, 0x35, 0xB5)}
 """Codes of silence, of a loud sample and of its opposite."""
@@ -30,11 +31,12 @@ def spoken_sound(about: dict[str, Any]) -> str:
 
 def heard_sound(event: dict[str, Any]) -> dict[str, Any]:
     """Return an event of the server with the length of its sound in place of the sound."""
-    if event["type"] != "response.audio.delta":
+    if event["type"] not in _DELTAS:
         return event
     sound = base64.b64decode(event["delta"], validate=True)
-    rate_hz = event["sample_rate_hz"]
-    match event["format"]:
+    # The standard names no format with a delta; its transcripts have what a session starts with.
+    rate_hz = event.get("sample_rate_hz", 24_000)
+    match event.get("format", "pcm16"):
         case "wav":
             with wave.open(io.BytesIO(sound)) as file:
                 assert (file.getframerate(), file.getnchannels()) == (rate_hz, 1)

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 from serve_app.connection import Connection, read_query
+from serve_app.dialects import KITS, Dialect
 from serve_app.open_sessions import OpenSessions
 from serve_app.session_actor import World
 from serve_app.session_host import SessionHost
 from serve_app.timings import GatewayTimings
-from session.config import SessionLimits, default_config
+from session.config import SessionLimits
 from session.errors import StageFailed, StageTimeout, StageUnavailable
 from session.realtime.facts import ServerFacts
 from tests.contract.scripts import SCRIPT
@@ -90,12 +91,13 @@ class MemoryStage:
         self.limits = SessionLimits(**transcript.limits)
         self.directory = ScriptedDirectory(max_sessions=self.limits.max_sessions, **SCRIPT)
         self.sessions = OpenSessions()
+        self._kit = KITS[Dialect(transcript.dialect)]
         self._host = self._make_host()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def connect(self, query: str) -> MemoryLine:
+    async def connect(self, target: str) -> MemoryLine:
         """Open a socket."""
-        socket = ListeningSocket()
+        socket, query = ListeningSocket(), target.partition("?")[2]
         connection = Connection(socket, read_query(dict(parse_qsl(query))), self._host)
         task = asyncio.create_task(connection.run())
         self._tasks.add(task)
@@ -147,5 +149,5 @@ class MemoryStage:
         world = World(
             self.directory, VirtualClock(), self.limits, open_energy_scorer, GatewayTimings()
         )
-        defaults = default_config(descriptor.model_id, descriptor.profile)
-        return SessionHost(world, defaults, facts, SeqIds(), self.sessions)
+        defaults = self._kit.defaults(descriptor.model_id, descriptor.profile)
+        return SessionHost(world, defaults, facts, SeqIds(), self.sessions, self._kit)

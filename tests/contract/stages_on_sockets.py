@@ -58,9 +58,9 @@ class SocketStage:
         self._address = address
         self._connections: list[ClientConnection] = []
 
-    async def connect(self, query: str) -> SocketLine:
+    async def connect(self, target: str) -> SocketLine:
         """Open a socket."""
-        url = f"ws://{self._address}/v1/realtime?{query}"
+        url = f"ws://{self._address}{target}"
         connection = await connect(url, max_size=None, compression=None)
         self._connections.append(connection)
         return SocketLine(connection)

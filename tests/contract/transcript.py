@@ -32,6 +32,17 @@ IGNORED: Final = frozenset(
 """Fields that a line leaves out unless they are what it is about."""
 PARTIAL: Final = frozenset({"session"})
 """Objects of which a line names only some fields."""
+PLACES: Final = {
+    "duplex": "/v1/realtime?duplex=1",
+    "duplex_ga": "/v1/realtime?duplex=1&dialect=ga",
+    "internal": "/v1/duplex?",
+    "openai": "/v1/realtime?model=any",
+}
+"""Where each dialect is spoken."""
+GREETING: Final = frozenset({"openai"})
+"""Dialects in which the server says something first."""
+STANDARD: Final = frozenset({"openai"})
+"""Dialects that have only what the published API has, so that no heartbeat can be asked for."""
 _NAME: Final = re.compile(r"\$([a-z]+[0-9]*)")
 
 Json = dict[str, Any]
@@ -64,6 +75,17 @@ class Transcript:
     name: str
     header: Json
     steps: tuple[Step, ...]
+
+    @property
+    def dialect(self) -> str:
+        """The wire that is spoken."""
+        dialect: str = self.header.get("dialect", "duplex")
+        return dialect
+
+    def target(self, query: str | None = None) -> str:
+        """Return where a socket connects to, from the root; `query` replaces the usual one."""
+        place = PLACES[self.dialect]
+        return place if query is None else f"{place.partition('?')[0]}?{query}"
 
     @property
     def limits(self) -> Json:

@@ -11,6 +11,9 @@ FOLDER: Final = Path(__file__).parent.parent / "tests" / "contract" / "transcrip
 FROM_PAGES: Final = "../../tests/contract/transcripts"
 USUAL_DIALECT: Final = "duplex"
 
+_CREATED: Final = '← {"type": "session.created"}'
+_UPDATED: Final = '← {"type": "session.updated"}'
+
 Json = dict[str, Any]
 
 
@@ -67,8 +70,8 @@ def link(seen: list[Example], way: str, name: str) -> str:
     return f"[{shortest.name}]({shortest.path})"
 
 
-def conversation(example: Example) -> Iterator[str]:
-    """Yield a transcript as a section of a page."""
+def conversation(example: Example, *, greets: bool) -> Iterator[str]:
+    """Yield a transcript as a section of a page; `greets`: the server says something first."""
     yield f"### {example.name}"
     yield ""
     yield example.header["about"]
@@ -76,8 +79,8 @@ def conversation(example: Example) -> Iterator[str]:
     yield "```text"
     config = example.header.get("config")
     if config is not None:
-        yield _sent({"type": "session.update", "session": config})
-        yield '← {"type": "session.created"} {"type": "session.updated"}'
+        opening = [_sent({"type": "session.update", "session": config}), _CREATED, _UPDATED]
+        yield from [opening[1], opening[0], opening[2]] if greets else opening
     for line in example.lines:
         yield from _shown(line)
     yield "```"

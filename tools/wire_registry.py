@@ -124,6 +124,17 @@ OPENAI: Final = DialectPage(
     client=openai_reader.STANDARD_EVENTS,
     server=server_models(openai_server.OpenAIEvent, openai_server),
     answers={**ANSWERS, "session.update": ("session.updated",)},
+    conversations=(
+        "openai_server_vad",
+        "openai_interrupted",
+        "openai_text",
+        "openai_text_only",
+        "openai_manual",
+        "openai_tool_call",
+        "openai_truncate",
+        "openai_cancelled",
+        "openai_refused",
+    ),
     notes=(
         "A client that sends an event of [the duplex wire](duplex.md) which the standard does not",
         "have is answered as there ([more](../openai.md#beyond-the-standard)), and nobody else.",
@@ -159,6 +170,7 @@ DUPLEX_GA: Final = DialectPage(
     prose="../wire.md",
     client_page="duplex",
     server_page="duplex",
+    conversations=("duplex_ga_answer", "duplex_ga_text"),
     client=decode.CLIENT_EVENTS,
     server={
         duplex_ga.GA_NAMES.get(name, name): kind

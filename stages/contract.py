@@ -85,6 +85,12 @@ class Stage0Model(Protocol):
         Whatever the model starts for this unit bears `request_id`, and output under any other
         name is not this unit's. When it raises, the unit counts as not consumed.
 
+        Its `messages` are remembered in front of its own input and ask for nothing; an interruption
+        of the answer does not take them back. One that `is_bare` is answered from the instructions
+        and what is remembered, if the model can do that. The answer to one that `is_fresh` sees its
+        `messages` and `text` alone, and what is remembered is the same before and after it. A model
+        is given messages and fresh units only where its profile says that it takes them.
+
         A unit that `closes_input` and leaves nothing to answer is LISTEN with `turn_end`. Its
         `options` hold for the answer that it asks for and for nothing after that: not when the
         answer is over, not when it was interrupted, and not when there is none.

@@ -5,15 +5,21 @@ Rule 2: only the latest entries are kept; what of them fits its prompt is the mo
 """
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from session.context import ContextMessage
+
 KEPT_ENTRIES: Final = 32
+MOST_TOLD_CHARS: Final = 4000
+"""What is longer of a message is cut."""
 
 
 class Role(enum.Enum):
     """Who said something; the values are the chat template's names."""
 
+    SYSTEM = "system"
     USER = "user"
     ASSISTANT = "assistant"
 
@@ -42,8 +48,18 @@ class Conversation:
     @property
     def unanswered(self) -> str:
         """Return the user's latest words if nothing has been said to them."""
-        last = self.entries[-1] if self.entries else None
+        said = (entry for entry in reversed(self.entries) if entry.role is not Role.SYSTEM)
+        last = next(said, None)
         return last.text if last is not None and last.role is Role.USER else ""
+
+    def told(self, messages: Iterable[ContextMessage]) -> "Conversation":
+        """Add messages that nobody has to answer; what was said so far is said."""
+        entries = (*self.entries, *(_entry(each) for each in messages))
+        return Conversation(entries[-KEPT_ENTRIES:])
+
+    def closed(self) -> "Conversation":
+        """Let the newest turn's answer stay as it is."""
+        return replace(self, is_answer_open=False)
 
     def user_said(self, text: str) -> "Conversation":
         """Begin a turn with the user's words."""
@@ -64,3 +80,7 @@ class Conversation:
             return self
         kept = (Entry(Role.ASSISTANT, heard.strip()),) if heard.strip() else ()
         return Conversation((*self.entries[:-1], *kept))
+
+
+def _entry(message: ContextMessage) -> Entry:
+    return Entry(Role(message.role), message.text[:MOST_TOLD_CHARS])

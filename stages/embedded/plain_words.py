@@ -45,3 +45,9 @@ def without_politeness(plain: str) -> str:
     while (shorter := _TAIL.sub("", _LEAD.sub("", plain))) != plain:
         plain = shorter
     return plain
+
+
+def stem(word: str) -> str:
+    """Return a plain word without the ending of the plural or the possessive."""
+    word = word.removesuffix("'s")
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word

@@ -9,7 +9,7 @@ from stages.contract import Plugin, Stage0Model, Stage1Model
 from stages.descriptor import Descriptor
 from stages.embedded.settings import read_settings
 
-_OPTIONS: Final = frozenset({"instructions", "temperature", "max_output_tokens", "speed"})
+_SETTINGS: Final = frozenset({"instructions", "temperature", "max_output_tokens", "speed"})
 
 DESCRIPTOR: Final = Descriptor(
     name="embedded",
@@ -21,9 +21,11 @@ DESCRIPTOR: Final = Descriptor(
         accepts_short_units=True,
         default_server_vad=True,
         text_input=True,
+        messages=True,
+        tools=True,
         input_transcription=True,
-        response_options=_OPTIONS,
-        updatable=_OPTIONS,
+        response_options=_SETTINGS | {"tools", "tool_choice", "input"},
+        updatable=_SETTINGS,
     ),
 )
 

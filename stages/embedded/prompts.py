@@ -1,7 +1,8 @@
 """The prompt of SmolLM2, and its tokens as text: the same whatever runs the model.
 
 Rule 1: the prompt is bounded: what the client instructs, as much of the latest conversation as
-        fits, and always the newest words. A long prompt would be a long wait.
+        fits, and always the newest words, with what the system told since the last answer. A long
+        prompt would be a long wait.
 Rule 2: under the default instructions the prompt begins with a few model answers, which such a
         small model needs; their state can be computed once and shared by all sessions.
 """
@@ -18,6 +19,8 @@ from stages.embedded.smollm2_gguf import END_OF_TURN, START_OF_TURN
 
 MOST_INSTRUCTION_TOKENS: Final = 384
 MOST_USER_TOKENS: Final = 384
+MOST_TOLD_TOKENS: Final = 384
+"""Of the system's messages since the assistant last said something."""
 
 _MOST_INSTRUCTION_CHARS: Final = 8 * MOST_INSTRUCTION_TOKENS
 
@@ -43,18 +46,7 @@ class Prompts:
 
     def prompt(self, instructions: str, conversation: Conversation, history_tokens: int) -> Prompt:
         """Build the prompt for the answer to the conversation's last entry."""
-        parts: list[list[str]] = []
-        room = history_tokens
-        for entry in reversed(conversation.entries):
-            limit = MOST_USER_TOKENS if entry.role is Role.USER else history_tokens
-            words = self._words(entry.text)[-limit:] if limit else []
-            part = [*self._opening(entry.role), *words, *self._tokens(f"{END_OF_TURN}\n")]
-            if parts and len(part) > room:
-                break
-            room -= len(part) if parts else 0
-            parts.append(part)
-        said = [token for part in reversed(parts) for token in part]
-        own = (*said, *self._opening(Role.ASSISTANT))
+        own = (*self._said(conversation, history_tokens), *self._opening(Role.ASSISTANT))
         if not instructions:
             return Prompt(self.shared, own)
         system = self._words(instructions[:_MOST_INSTRUCTION_CHARS])[:MOST_INSTRUCTION_TOKENS]
@@ -78,6 +70,30 @@ class Prompts:
         if number is None:
             raise ValueError(f"the tokenizer has no token {token!r}")
         return number
+
+    def _said(self, conversation: Conversation, history_tokens: int) -> list[str]:
+        parts: list[list[str]] = []
+        room, room_for_told = history_tokens, MOST_TOLD_TOKENS
+        is_new, has_words = True, False
+        for entry in reversed(conversation.entries):
+            is_new = is_new and entry.role is not Role.ASSISTANT
+            words = self._words(entry.text)
+            if is_new and entry.role is Role.SYSTEM:
+                words = words[:room_for_told]
+                room_for_told -= len(words)
+                parts += [self._turn(entry.role, words)] if words else []
+                continue
+            limit = MOST_USER_TOKENS if entry.role is Role.USER else history_tokens
+            part = self._turn(entry.role, words[-limit:] if limit else [])
+            if has_words and len(part) > room:
+                break
+            room -= len(part) if has_words else 0
+            has_words = True
+            parts.append(part)
+        return [token for part in reversed(parts) for token in part]
+
+    def _turn(self, role: Role, words: list[str]) -> list[str]:
+        return [*self._opening(role), *words, *self._tokens(f"{END_OF_TURN}\n")]
 
     def _tokens(self, text: str) -> list[str]:
         tokens: list[str] = self.tokenizer.encode(text, add_special_tokens=False).tokens

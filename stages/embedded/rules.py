@@ -13,9 +13,8 @@ from typing import Final
 from stages.embedded.arithmetic import answer_sum
 from stages.embedded.number_words import read_number, say_number, say_ordinal, say_year
 from stages.embedded.plain_words import plain_words, without_politeness
-from stages.embedded.sentences import split_sentences
+from stages.embedded.sentences import as_sentence, split_sentences
 
-_CLOSERS: Final = ".!?\u2026\"'\u201d\u2019)"
 MOST_COUNTED: Final = 100
 COUNT_SENTENCES: Final = 8
 
@@ -98,6 +97,11 @@ def answer_by_rule(text: str, situation: Situation) -> Reply | None:
     return next((reply for rule in _RULES if (reply := rule(request)) is not None), None)
 
 
+def asks_to_repeat(text: str) -> bool:
+    """Whether the user wants words repeated, whatever the words are."""
+    return _AFTER_ME.match(text) is not None
+
+
 def _repeat_after_me(request: Request) -> Reply | None:
     found = _AFTER_ME.match(request.text)
     words = found.group(1) if found else request.text if request.situation.awaits_words else None
@@ -105,7 +109,7 @@ def _repeat_after_me(request: Request) -> Reply | None:
         return None
     if not any(character.isalnum() for character in words):
         return Reply(("Yes?",), awaits_words=True)
-    return Reply(tuple(split_sentences(_as_sentence(words))))
+    return Reply(tuple(split_sentences(as_sentence(words))))
 
 
 def _again(request: Request) -> Reply | None:
@@ -220,11 +224,4 @@ def _counted(first: int, last: int, *, is_down: bool) -> tuple[str, ...]:
     size = -(-len(numbers) // COUNT_SENTENCES)
     size = max(5, -(-size // 5) * 5)
     groups = [numbers[at : at + size] for at in range(0, len(numbers), size)]
-    return tuple(_as_sentence(", ".join(map(say_number, group))) for group in groups)
-
-
-def _as_sentence(words: str) -> str:
-    """Begin with a capital and end with a stop."""
-    words = words.strip()
-    ended = words if words[-1] in _CLOSERS else f"{words.rstrip(',;:-')}."
-    return f"{ended[0].upper()}{ended[1:]}"
+    return tuple(as_sentence(", ".join(map(say_number, group))) for group in groups)

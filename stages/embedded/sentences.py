@@ -15,6 +15,7 @@ LONG_SENTENCE: Final = 140
 LONG_FIRST_SENTENCE: Final = 80
 """The same for the first one, for which somebody waits in silence."""
 SHORT_CLAUSE: Final = 40
+_CLOSERS: Final = ".!?\u2026\"'\u201d\u2019)"
 
 _END: Final = re.compile(r"[.!?…]+[\"'”\u2019)\]]*(?=\s)|\n+")
 _CLAUSE: Final = re.compile(r"[,;:—](?=\s)")
@@ -84,6 +85,13 @@ def pack_sentences(sentences: Iterable[str], limit: int) -> list[str]:
     every = list(sentences)
     size = -(-len(every) // limit)
     return [" ".join(every[at : at + size]) for at in range(0, len(every), max(size, 1))]
+
+
+def as_sentence(words: str) -> str:
+    """Begin what has words with a capital and end it with a stop."""
+    words = words.strip()
+    ended = words if words[-1] in _CLOSERS else f"{words.rstrip(',;:-')}."
+    return f"{ended[0].upper()}{ended[1:]}"
 
 
 def _find_cut(text: str, longest: int) -> int | None:

@@ -14,43 +14,27 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from session.config import AnswerSettings, RuntimeConfig
+from session.config import RuntimeConfig
 from session.errors import StageFailed
 from session.ids import RequestId, SessionId
+from session.tools import FunctionCall, ToolUse
 from session.unit import Decision, Unit, UnitResult
 from stages.contract import Appended, Speech
 from stages.embedded.answer import MOST_SENTENCES, Answer, Sentence
 from stages.embedded.conversation import Conversation
-from stages.embedded.ear import Ear, EarSettings
+from stages.embedded.ear import Ear, EarSettings, Utterance
 from stages.embedded.hearing import Heard, listen, recognise
 from stages.embedded.ports import Networks, Writing
-from stages.embedded.rules import Reply, Situation, answer_by_rule
+from stages.embedded.rules import Reply, Situation, answer_by_rule, asks_to_repeat
 from stages.embedded.sentences import pack_sentences
 from stages.embedded.settings import EmbeddedSettings
+from stages.embedded.talk import Talk, Topic
+from stages.embedded.tool_choice import choose_call
+from stages.embedded.tool_outputs import say_outputs
 from stages.embedded.weights import load_networks
 from stages.embedded.writer import AnswerWriter
 
 UNIT_MS: Final = 1000
-MOST_QUESTION_CHARS: Final = 4000
-"""What is longer is cut; a spoken question is never that long."""
-
-
-@dataclass(frozen=True, slots=True)
-class Talk:
-    """Where a session's talk stands between two units."""
-
-    conversation: Conversation = field(default_factory=Conversation)
-    unfinished: str = ""
-    """Words of an utterance that still goes on."""
-    question: str = ""
-    """What the user said and has got no answer to yet."""
-    awaits_words: bool = False
-    """The user asked for a repetition; the words to repeat come next."""
-    units_in_turn: int = 0
-    options: AnswerSettings | None = None
-    """Settings of the next answer alone; None: the session's."""
-    kept: Conversation | None = None
-    """What will be remembered instead of `conversation` once an out-of-band answer is over."""
 
 
 @dataclass(slots=True)
@@ -69,6 +53,8 @@ class Session:
     interrupts: int = 0
     is_asked: bool = False
     """The unit being worked on has begun a new turn."""
+    calls: int = 0
+    """Function calls so far, those of units that did not count too: no id comes twice."""
 
 
 @dataclass(slots=True)
@@ -163,19 +149,10 @@ class EmbeddedStage0:
             session.ear, session.talk = session.before_unit
         session.before_unit = None
         _drop_answer(session)
-        conversation = session.talk.kept or session.talk.conversation
         # With nothing heard while a new question is looked at, it is that one's answer which is
         # cancelled, before its first word: what was said before stays said.
-        if heard or not session.is_asked:
-            conversation = conversation.heard_only(heard)
-        session.talk = replace(
-            session.talk,
-            conversation=conversation,
-            question="",
-            units_in_turn=0,
-            options=None,
-            kept=None,
-        )
+        cuts_answer = bool(heard) or not session.is_asked
+        session.talk = session.talk.interrupted(heard, cuts_answer=cuts_answer)
 
     async def close(self, session_id: SessionId) -> None:
         """Release everything; unknown sessions are no error."""
@@ -197,12 +174,14 @@ class EmbeddedStage0:
             if unit.is_continuation:
                 # Silence goes on no longer for this answer: what is left of it is never said.
                 _drop_answer(session)
-                work.talk = replace(work.talk, units_in_turn=0, options=None)
+                work.talk = work.talk.over()
                 return _listen(turn_end=True)
             work.talk = replace(work.talk, units_in_turn=work.talk.units_in_turn + 1)
             return _listen(work.heard)
         if session.answer is None and _is_answer_due(session, work.talk, unit):
-            work.talk = self._begin_answer(session, work.talk)
+            call = self._begin_answer(session, work)
+            if call is not None:
+                return _call(work, call)
         if session.answer is None:
             is_end = unit.closes_input or unit.is_continuation
             work.talk = replace(
@@ -219,45 +198,38 @@ class EmbeddedStage0:
 
     async def _hear(self, session: Session, work: Work, unit: Unit) -> None:
         """Advance the ear and add what the user said to the open question."""
+        utterances: list[Utterance] = []
         loop = asyncio.get_running_loop()
-        utterances = await loop.run_in_executor(self._hearing, listen, work.ear, unit, UNIT_MS)
-        session.is_asked = session.answer is None and bool(utterances or unit.text)
+        if not unit.is_fresh:  # it is about nothing that was said
+            utterances = await loop.run_in_executor(self._hearing, listen, work.ear, unit, UNIT_MS)
+        session.is_asked = session.answer is None and (bool(utterances) or _asks(unit))
         heard = Heard("", work.talk.unfinished)
         if utterances:
             whisper = self._loaded().whisper
             heard = await loop.run_in_executor(
                 self._hearing, recognise, whisper, utterances, work.talk.unfinished
             )
-        parts = (work.talk.question, heard.words, unit.text)
-        question = " ".join(part.strip() for part in parts if part.strip())[:MOST_QUESTION_CHARS]
         work.heard = heard.words
-        work.talk = replace(
-            work.talk,
-            question=question,
-            unfinished=heard.unfinished,
-            options=unit.options or work.talk.options,
-        )
+        work.talk = work.talk.told(unit, heard)
 
-    def _begin_answer(self, session: Session, talk: Talk) -> Talk:
-        before, options = talk.conversation, talk.options or AnswerSettings()
-        runtime = options.apply_to(session.runtime)
-        conversation = before.user_said(talk.question) if talk.question else before
-        situation = Situation(self._clock(), before.last_answer, talk.awaits_words)
-        reply = answer_by_rule(conversation.unanswered, situation)
+    def _begin_answer(self, session: Session, work: Work) -> FunctionCall | None:
+        """Begin the next answer; return the function call that it is instead, if it is one."""
+        topic = work.talk.topic()
+        runtime = topic.options.apply_to(session.runtime)
+        call = _called(session, topic, runtime)
+        if call is not None:
+            work.talk = work.talk.begun(topic, has_called=True).over()
+            return call
+        situation = Situation(self._clock(), topic.conversation.last_answer, topic.awaits_words)
+        reply = _reply(topic, situation)
         if reply is None:
-            session.answer = self._write_answer(session, runtime, conversation)
+            session.answer = self._write_answer(session, runtime, topic.conversation)
         else:
             session.answer = self._known_answer(runtime, reply)
-        session.answer.speed = options.speed
+        session.answer.speed = topic.options.speed
         awaits_words = reply is not None and reply.awaits_words
-        return replace(
-            talk,
-            conversation=conversation,
-            question="",
-            awaits_words=awaits_words,
-            options=None,
-            kept=conversation if options.is_out_of_band else None,
-        )
+        work.talk = work.talk.begun(topic, awaits_words=awaits_words)
+        return None
 
     def _known_answer(self, runtime: RuntimeConfig, reply: Reply) -> Answer:
         sentences = list(reply.sentences)
@@ -300,11 +272,33 @@ def _is_forced_to_listen(session: Session, talk: Talk, unit: Unit) -> bool:
 
 
 def _is_answer_due(session: Session, talk: Talk, unit: Unit) -> bool:
-    if not (unit.closes_input or session.runtime.auto_response):
-        return False
-    # A bare close asks for an answer to what was said before, if that has got none.
-    is_bare_close = unit.closes_input and not unit.pcm
-    return bool(talk.question or (is_bare_close and talk.conversation.unanswered))
+    return talk.is_due(unit, answers_by_itself=session.runtime.auto_response)
+
+
+def _asks(unit: Unit) -> bool:
+    """Whether a unit asks for an answer without a word being said."""
+    return bool(unit.text or unit.tool_outputs) or unit.is_bare or unit.is_fresh
+
+
+def _called(session: Session, topic: Topic, runtime: RuntimeConfig) -> FunctionCall | None:
+    """Return the function call that the user's words ask for, if a function is offered for it."""
+    if topic.outputs or not topic.may_call or not runtime.tools:
+        return None
+    must_call = runtime.tool_choice.use is ToolUse.REQUIRED
+    if not must_call and (topic.awaits_words or asks_to_repeat(topic.words)):
+        return None
+    chosen = choose_call(topic.words, runtime)
+    if chosen is None:
+        return None
+    session.calls += 1
+    return FunctionCall(f"call_{session.calls}", chosen.name, chosen.arguments)
+
+
+def _reply(topic: Topic, situation: Situation) -> Reply | None:
+    """Return what there is to say without the language model."""
+    if topic.outputs:
+        return Reply(tuple(say_outputs(topic.outputs)))
+    return answer_by_rule(topic.words, situation) if topic.words else None
 
 
 def _drop_answer(session: Session) -> None:
@@ -317,19 +311,19 @@ def _listen(heard: str = "", *, turn_end: bool = False) -> Appended:
     return Appended(UnitResult(Decision.LISTEN, turn_end=turn_end, heard=heard), None)
 
 
+def _call(work: Work, call: FunctionCall) -> Appended:
+    """Call a function instead of saying anything."""
+    result = UnitResult(
+        Decision.SPEAK, segment_end=True, turn_end=True, heard=work.heard, calls=(call,)
+    )
+    return Appended(result, None)
+
+
 def _speak(work: Work, sentence: Sentence, speed: float | None) -> Appended:
     """Say the sentence; within a turn it is set off from the one before."""
     is_first = not work.talk.conversation.is_answer_open
     text = sentence.text if is_first else f" {sentence.text}"
-    conversation, kept = work.talk.conversation.assistant_said(text), work.talk.kept
-    if sentence.is_last and kept is not None:
-        conversation, kept = kept, None
-    work.talk = replace(
-        work.talk,
-        conversation=conversation,
-        kept=kept,
-        units_in_turn=0 if sentence.is_last else work.talk.units_in_turn + 1,
-    )
+    work.talk = work.talk.said(text, is_last=sentence.is_last)
     result = UnitResult(
         Decision.SPEAK,
         text=text,

@@ -145,7 +145,7 @@ class MiniCPMOStage0:
         """Consume one unit and decide."""
         loaded, session = self._ready(), self._find(session_id)
         interrupts = session.interrupts
-        if unit.text or unit.tool_outputs:
+        if unit.text or unit.tool_outputs or unit.messages or unit.is_fresh:
             raise StageFailed("this model hears and sees; it can not be written to")
         pcm = whole_seconds(unit.pcm)
         pictures = [one for group in unit.video_frames for one in group]

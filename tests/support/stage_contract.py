@@ -6,12 +6,13 @@ get an answer. Its name must begin with `Test`.
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
-from session.config import RuntimeConfig
+from session.config import AnswerSettings, RuntimeConfig
+from session.context import ContextMessage
 from session.errors import StageError, StageFailed, UnsupportedOption
 from session.fence import Fence
 from session.ids import OperationId, SessionId
@@ -225,6 +226,49 @@ class StageContract:
         if plugin.descriptor.profile.accepts_short_units:
             await talk.append(Unit(pcm=bytes(3200)))
         await talk.append(Unit(pcm=b"", closes_input=True))
+
+    async def test_messages_are_taken_and_ask_for_nothing(
+        self, talk: Conversation, plugin: Plugin, question: Unit
+    ) -> None:
+        """Nobody has to answer them; a model that takes none says so, and lives on."""
+        messages = (ContextMessage("system", "Be kind."), ContextMessage("user", "Hello there."))
+        told = replace(talk.silence(), messages=messages)
+        if plugin.descriptor.profile.messages:
+            assert (await talk.append(told)).result.decision is Decision.LISTEN
+        else:
+            with pytest.raises(StageFailed):
+                await talk.append(told)
+        assert (await talk.append(talk.silence())).result.decision is Decision.LISTEN
+        assert (await talk.answer_to(question))[-1].turn_end
+
+    async def test_an_answer_to_nothing_is_given_or_ends(
+        self, talk: Conversation, plugin: Plugin
+    ) -> None:
+        """A model that is written to has words; the turn ends in any case."""
+        profile = plugin.descriptor.profile
+        pcm = b"" if profile.accepts_short_units else talk.silence().pcm
+        spoken = await talk.answer_to(Unit(pcm, closes_input=True, is_bare=True))
+        if profile.text_input:
+            assert "".join(speech.text for speech in spoken).strip()
+
+    async def test_an_answer_apart_is_given_where_the_descriptor_says_so(
+        self, talk: Conversation, plugin: Plugin, question: Unit
+    ) -> None:
+        """It ends like any other, and the conversation goes on."""
+        apart = Unit(
+            pcm=b"",
+            text="Who are you?",
+            closes_input=True,
+            is_fresh=True,
+            messages=(ContextMessage("system", "Be kind."),),
+            options=AnswerSettings(is_out_of_band=True),
+        )
+        if "input" in plugin.descriptor.profile.response_options:
+            assert (await talk.answer_to(apart))[-1].turn_end
+        else:
+            with pytest.raises(StageFailed):
+                await talk.append(apart)
+        assert (await talk.answer_to(question))[-1].turn_end
 
     async def test_wild_settings_are_refused_or_taken_whole(self, talk: Conversation) -> None:
         """Settings either hold or leave the session as it was; it lives in both cases."""

@@ -4,11 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from session.context import ContextMessage
 from stages.embedded.conversation import Conversation
 from stages.embedded.language_model import LanguageModel
 from stages.embedded.ports import Prompt, Writing
 from stages.embedded.prepare import prepare_language_model
-from stages.embedded.prompts import MOST_INSTRUCTION_TOKENS, MOST_USER_TOKENS
+from stages.embedded.prompts import (
+    MOST_INSTRUCTION_TOKENS,
+    MOST_TOLD_TOKENS,
+    MOST_USER_TOKENS,
+)
 
 pytestmark = pytest.mark.models
 
@@ -85,6 +90,37 @@ def test_the_prompt_is_bounded_and_the_newest_words_stay(model: LanguageModel) -
     short = model.prompt("", Conversation(talk.entries[:-1]).user_said("Why?"), HISTORY)
     assert HISTORY / 2 < len(short.own) < HISTORY + 20
     assert len(model.prompt("", talk.user_said("Why?"), 0).own) < 12
+
+
+def told(text: str) -> ContextMessage:
+    return ContextMessage("system", text)
+
+
+def test_what_the_system_tells_now_has_room_of_its_own(model: LanguageModel) -> None:
+    talk = Conversation().user_said("old " * 200).assistant_said("old " * 200).user_said("Why?")
+    talk = talk.told([told("first " * 90), told("last " * 390 + "end")])
+    prompt = model.prompt("", talk, HISTORY)
+    own = "".join(prompt.own)
+    assert (own.count("first"), own.count("Ġlast"), own.count("Ġend")) == (
+        0,
+        MOST_TOLD_TOKENS - 1,
+        0,
+    )
+    assert own.count("Why?") == 1
+    assert own.count("Ġold") == 199  # the answer, and not what it answered
+    assert own.endswith("<|im_start|>assistantĊ")
+
+
+def test_what_the_system_told_before_an_answer_is_history(model: LanguageModel) -> None:
+    talk = Conversation().told([told("one " * 300)]).user_said("Hi.").assistant_said("Hello.")
+    own = "".join(model.prompt("", talk.user_said("Why?"), HISTORY).own)
+    assert "one" not in own
+    assert own.count("<|im_start|>") == 4
+
+
+def test_an_answer_to_nothing_is_written(model: LanguageModel) -> None:
+    prompt = model.prompt("Greet the user.", Conversation(), HISTORY)
+    assert written(model, prompt, Writing(20)).strip()
 
 
 def test_nobody_can_spell_a_control_token(model: LanguageModel) -> None:

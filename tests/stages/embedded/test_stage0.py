@@ -1,94 +1,35 @@
 """What the hearing and answering half does with units, without any network."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 
 import pytest
 
 from session.config import AnswerSettings, RuntimeConfig
 from session.errors import StageFailed
-from session.ids import SessionId
 from session.unit import Decision, Unit
-from stages.contract import Appended
 from stages.embedded.conversation import Entry, Role
-from stages.embedded.ports import Networks
 from stages.embedded.settings import EmbeddedSettings
 from stages.embedded.stage0 import EmbeddedStage0
 from stages.embedded.writer import ENOUGH_SENTENCES, NOTHING_TO_SAY
+from tests.support.embedded_rig import (
+    AGAIN,
+    CHAT,
+    CONTINUATION,
+    COUNT,
+    NOISE,
+    NOW,
+    OTHER,
+    SETTINGS,
+    SID,
+    SILENCE,
+    SUM,
+    WORDS,
+    Rig,
+    is_listen,
+    spoken,
+)
 from tests.support.models import settle
-from tests.support.sound import LevelRecogniser, LoudnessVad, tone
-from tests.support.text_model import HandTextModel
-
-SID = SessionId("sess_a")
-OTHER = SessionId("sess_b")
-NOW = datetime(2025, 3, 3, 15, 5, tzinfo=UTC)
-SUM, COUNT, CHAT, AGAIN, NOISE = 4000, 8000, 12_000, 16_000, 20_000
-WORDS = {
-    SUM: "What is two plus three?",
-    COUNT: "Count to fifteen.",
-    CHAT: "Tell me something.",
-    AGAIN: "Say that again.",
-    NOISE: "[noise]",
-}
-SETTINGS = EmbeddedSettings(silence_ms=400)
-SILENCE = Unit(tone(0, 1000))
-CONTINUATION = Unit(tone(0, 1000), is_continuation=True)
-
-
-def spoken(level: int) -> Unit:
-    """Return a unit in which something is said, with the silence that ends it."""
-    return Unit(tone(level, 500) + tone(0, 500))
-
-
-class Rig:
-    """A stage with one open session, and the networks it hears and writes with."""
-
-    def __init__(self, settings: EmbeddedSettings = SETTINGS) -> None:
-        self.whisper = LevelRecogniser(WORDS)
-        self.model = HandTextModel("It rains.", " It", " pours.")
-        networks = Networks(LoudnessVad(), self.whisper, self.model)
-        self.stage = EmbeddedStage0(settings, lambda: NOW, lambda _: networks)
-
-    async def say(self, level: int, session: SessionId = SID) -> Appended:
-        return await self.stage.append(session, spoken(level))
-
-    async def append(self, unit: Unit = SILENCE, session: SessionId = SID) -> Appended:
-        return await self.stage.append(session, unit)
-
-    async def rest(self, session: SessionId = SID) -> list[str]:
-        """Return the texts of silence until the turn ends."""
-        texts: list[str] = []
-        for _ in range(20):
-            appended = await self.append(session=session)
-            texts.append(appended.result.text)
-            if appended.result.turn_end:
-                return texts
-        raise AssertionError("the turn did not end")
-
-    async def reach_writer(self, pieces: int = 1) -> None:
-        """Wait until the held text model has come to this piece and waits."""
-        await asyncio.to_thread(self.model.wait_until_it_waits, pieces)
-
-
-@pytest.fixture
-async def rig() -> AsyncIterator[Rig]:
-    rig = Rig()
-    await rig.stage.warm_up()
-    await rig.stage.open(SID, RuntimeConfig())
-    yield rig
-    await rig.stage.close(SID)
-    assert not rig.model.was_starved
-
-
-def is_listen(appended: Appended, *, heard: str = "", turn_end: bool = False) -> bool:
-    result = appended.result
-    return (
-        result.decision is Decision.LISTEN
-        and appended.speech is None
-        and (result.text, result.heard, result.turn_end) == ("", heard, turn_end)
-    )
-
+from tests.support.sound import tone
 
 # --- turns ----------------------------------------------------------------------------------------
 

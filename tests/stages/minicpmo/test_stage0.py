@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from session.config import AnswerSettings, RuntimeConfig
+from session.context import ContextMessage
 from session.errors import (
     AdmissionRefused,
     StageFailed,
@@ -190,10 +191,26 @@ async def test_a_unit_that_failed_may_be_given_again(bench: Bench, at: int) -> N
     assert said + await talk.listen(6 - at) == wanted
 
 
-async def test_text_is_refused(bench: Bench) -> None:
+@pytest.mark.parametrize(
+    "unit",
+    [
+        Unit(b"", text="hello"),
+        Unit(bytes(32_000), messages=(ContextMessage("system", "hello"),)),
+        Unit(bytes(32_000), closes_input=True, is_fresh=True),
+    ],
+)
+async def test_text_is_refused(bench: Bench, unit: Unit) -> None:
     talk = await bench.talk()
     with pytest.raises(StageFailed, match="can not be written to"):
-        await talk.append(Unit(b"", text="hello"))
+        await talk.append(unit)
+
+
+async def test_an_answer_to_nothing_is_asked_for_over_a_second_of_silence(bench: Bench) -> None:
+    """The model hears the silence like any other, and decides."""
+    bare, silent = await bench.talk("bare"), await bench.talk("silent")
+    for _ in range(6):
+        unit = Unit(bytes(32_000), closes_input=True, is_bare=True)
+        assert await bare.append(unit) == await silent.append(Unit(bytes(32_000)))
 
 
 async def test_forced_listening_ends_an_open_turn(bench: Bench) -> None:

@@ -63,6 +63,8 @@ class DialectKit:
     """What opens a session, as a client that says nothing is told."""
     autostarts: bool = True
     """Whether a socket that names a model in its URL needs no first event."""
+    has_realtime_sessions: bool = True
+    """Its sessions are those of the Realtime API, so that a client secret's settings are theirs."""
     is_resumable: bool = True
     """Whether another socket can go on with the session, where the server allows that."""
 
@@ -118,6 +120,7 @@ LIVE: Final = DialectKit(
     lambda facts, encode, opening: LiveProjector(facts=facts, encode=encode, opening=opening),
     defaults=live_defaults,
     first_event="session.start",
+    has_realtime_sessions=False,
     autostarts=False,
     is_resumable=False,
 )

@@ -9,7 +9,6 @@ import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -42,6 +41,7 @@ from serve_app.settings import GatewaySettings
 from serve_app.speech_scorer import OpenScorer, SileroScorers
 from serve_app.timings import GatewayTimings
 from session.errors import DuplexError, LocalProtocolError, StageError, UnsupportedOption
+from session.fitting import fitted
 from session.ids import IdFactory
 from session.realtime.facts import ServerFacts
 
@@ -174,8 +174,8 @@ class Gateway:
         )
 
         defaults = kit.defaults(descriptor.model_id, descriptor.profile)
-        # The model is the deployment's, whatever a client secret was made for.
-        defaults = replace(admitted.settings.apply_to(defaults), model=descriptor.model_id)
+        if kit.has_realtime_sessions:
+            defaults = fitted(admitted.settings.apply_to(defaults), None, descriptor.profile)
         return SessionHost(world, defaults, facts, self.ids, self.sessions, kit)
 
 

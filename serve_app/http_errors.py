@@ -1,16 +1,20 @@
-"""How an error looks in an HTTP answer: the object of a wire's `error` event, under a status."""
+"""How an error looks where there is no session: as an HTTP answer, and on a socket that got none.
+
+HTTP is spoken by clients of the published API, so there an error has the code that they know.
+"""
 
 from typing import Final
 
 from fastapi.responses import JSONResponse
 
 from session.errors import ClientError, DuplexError, LimitError, StageError
+from session.realtime.dialects.openai_shapes import error_object
 
 TOO_LARGE: Final = "event_too_large"
 
 
 def error_fields(error: DuplexError) -> dict[str, str | None]:
-    """Return the members of the `error` object."""
+    """Return the members of the `error` object on a socket."""
     return {
         "type": error.wire_type,
         "code": error.wire_code,
@@ -21,7 +25,9 @@ def error_fields(error: DuplexError) -> dict[str, str | None]:
 
 def error_response(error: DuplexError, status: int | None = None) -> JSONResponse:
     """Return the whole answer; without a status, the one that fits the error."""
-    return JSONResponse({"error": error_fields(error)}, status_code=status or _status(error))
+    known = error_object(error, None)
+    body = known.model_dump(include={"type", "code", "message", "param"})
+    return JSONResponse({"error": body}, status_code=status or _status(error))
 
 
 def _status(error: DuplexError) -> int:

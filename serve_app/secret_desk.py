@@ -6,16 +6,21 @@ Rule 3: a session object that could not open a session is refused here, where so
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from serve_app.client_secrets import SECRET_PREFIX, ClientSecret, ClientSecrets
-from session.config import ConfigPatch, SessionConfig, default_config
+from session.config import ConfigPatch, SessionConfig, openai_config
 from session.errors import MalformedEvent, UnsupportedOption
-from session.ids import IdFactory
+from session.fence import Fence
+from session.fitting import fitted
+from session.ids import IdFactory, SessionId
+from session.lifecycle import Life, TurnState
+from session.realtime.dialects.openai_shapes import session_object
 from session.realtime.json_text import parse_object
+from session.realtime.openai.session_fields import read_session
 from session.realtime.readers import bad_value, whole
-from session.realtime.session_fields import read_patch
+from session.snapshot import Playback, SessionSnapshot
 from stages.descriptor import Descriptor
 
 SHORTEST_S: Final = 10
@@ -44,11 +49,11 @@ def make_secret(
 ) -> Fields:
     """Put a new secret in force and return the answer; raise ClientError or LimitError."""
     asked = read_request(body)
-    settings = _settings(asked.session or {}, model)
+    settings, config = _read_settings(asked.session or {}, model)
     secret = ClientSecret(now_unix_s + asked.lifetime_s, settings)
     value = SECRET_PREFIX + ids.token()
     secrets.add(value, secret, size_bytes=len(body), now_unix_s=now_unix_s)
-    session = _shown(asked.session or {}, model, ids.new("sess"))
+    session = _shown(config, SessionId(ids.new("sess")))
     return {"value": value, "expires_at": secret.expires_unix_s, "session": session}
 
 
@@ -102,21 +107,23 @@ def _refuse_unknown(fields: Iterable[str], known: tuple[str, ...], prefix: str) 
             )
 
 
-def _settings(session: Fields, model: Descriptor) -> ConfigPatch:
-    """Read a session object; raise ClientError where no session could start with it."""
-    patch = read_patch(session, "session.")
-    config = patch.apply_to(_defaults(model))
-    if config.conflict:
-        raise UnsupportedOption(config.conflict, param="session")
+def _read_settings(session: Fields, model: Descriptor) -> tuple[ConfigPatch, SessionConfig]:
+    """Return what a session object changes, and a session that starts with it.
+
+    Raises ClientError where none could.
+    """
+    patch = read_session(session)
+    usual = openai_config(model.model_id, model.profile)
+    # The model is the deployment's, whatever the client names.
+    config = replace(fitted(patch.apply_to(usual), None, model.profile), model=model.model_id)
     if config.tools_problem and model.profile.tools:
         raise MalformedEvent(config.tools_problem, param="session.tools")
-    return patch
+    return patch, config
 
 
-def _defaults(model: Descriptor) -> SessionConfig:
-    return default_config(model.model_id, model.profile)
-
-
-def _shown(session: Fields, model: Descriptor, session_id: str) -> Fields:
-    known = {"id": session_id, "object": "realtime.session", "type": "realtime"}
-    return {**session, **known, "model": model.model_id}
+def _shown(config: SessionConfig, session_id: SessionId) -> Fields:
+    """Return the session as its client will see it. The id is of no session: there may be many."""
+    fence = Fence(session_id, incarnation=0, epoch=0, turn=0)
+    opening, idle = Life.OPENING.value, TurnState.IDLE.value
+    snapshot = SessionSnapshot(fence, opening, idle, config, Playback())
+    return session_object(snapshot, None).model_dump(mode="json")

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from serve_app.secret_routes import MAX_BODY_BYTES, SECRETS_PATH
@@ -70,6 +71,20 @@ async def test_what_the_client_says_itself_comes_on_top() -> None:
             session = (await hear(line))["session"]
             assert session["instructions"] == "Be long."
             assert session["turn_detection"]["silence_duration_ms"] == 700
+
+
+async def test_on_the_live_wire_a_secret_opens_the_door_and_changes_nothing() -> None:
+    async with serving(answering(), **KEYED) as service:
+        made = await make(service, session=SPOKEN)
+        bearer = {"Authorization": f"Bearer {made.body['value']}"}
+        url = f"ws://127.0.0.1:{service.port}/v1/live/sessions"
+        async with connect(url, additional_headers=bearer) as line:
+            audio = {"format": {"type": "audio/pcm", "rate": 24000}}
+            start = {"model": "any", "audio": audio}
+            await line.send(client("session.start", session=start))
+            started = await hear(line)
+            assert started["type"] == "session.started"
+            assert "instructions" not in started["session"]
 
 
 async def test_a_secret_opens_more_than_one_session() -> None:
@@ -139,11 +154,15 @@ async def test_a_bad_request_gets_one_typed_error() -> None:
     async with serving(answering()) as service:
         answers = {
             b"{": (400, "invalid_json", None),
-            b'{"expires_after": {"anchor": "then"}}': (400, "bad_event", "expires_after.anchor"),
+            b'{"expires_after": {"anchor": "then"}}': (
+                400,
+                "invalid_value",
+                "expires_after.anchor",
+            ),
             b'{"session": {"type": "transcription"}}': (400, "unsupported_option", "session.type"),
             b'{"session": {"type": "realtime", "instructions": 7}}': (
                 400,
-                "bad_event",
+                "invalid_value",
                 "session.instructions",
             ),
             b" " * (MAX_BODY_BYTES + 1): (413, "event_too_large", None),

@@ -47,6 +47,7 @@ async def test_a_secret_is_made_and_read_as_the_package_does() -> None:
         assert made.value.startswith("ek_")
         assert made.session.type == "realtime"
         assert made.session.instructions == "Be brief."
+        assert made.session.model == "scripted"
 
 
 async def test_a_secret_opens_the_package_a_connection() -> None:
@@ -55,11 +56,18 @@ async def test_a_secret_opens_the_package_a_connection() -> None:
             made = await asks.realtime.client_secrets.create(session=SESSION)
         async with (
             client(service, made.value) as page,
-            page.realtime.connect(model="any", extra_query={"duplex": "1"}) as line,
+            page.realtime.connect(model="any") as line,
         ):
             created = await line.recv()
             assert created.type == "session.created"
-            assert created.session.instructions == "Be brief."  # type: ignore[union-attr]
+            for name, given in made.session.to_dict().items():
+                if name not in ("id", "expires_at"):
+                    assert created.session.to_dict()[name] == given, name
+            await line.session.update(session={"type": "realtime", "max_output_tokens": 77})
+            updated = await line.recv()
+            assert updated.type == "session.updated"
+            assert updated.session.instructions == "Be brief."  # type: ignore[union-attr]
+            assert updated.session.max_output_tokens == 77  # type: ignore[union-attr]
 
 
 async def test_refusals_are_the_packages_own_exceptions() -> None:
@@ -75,7 +83,7 @@ async def test_refusals_are_the_packages_own_exceptions() -> None:
                 await asks.realtime.client_secrets.create(
                     expires_after={"anchor": "created_at", "seconds": 5}
                 )
-            assert (bad.value.code, bad.value.param) == ("bad_event", "expires_after.seconds")
+            assert (bad.value.code, bad.value.param) == ("invalid_value", "expires_after.seconds")
             assert bad.value.type == "invalid_request_error"
             with pytest.raises(openai.BadRequestError) as bad:
                 await asks.realtime.client_secrets.create(session={"type": "transcription"})

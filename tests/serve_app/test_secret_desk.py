@@ -72,7 +72,7 @@ def test_a_secret_expires_as_asked(after: dict[str, object], lifetime_s: int) ->
         ({"expires_in": 60}, "unknown_parameter", "expires_in"),
         ({"session": "realtime"}, "bad_event", "session"),
         ({"session": {"type": "transcription"}}, "unsupported_option", "session.type"),
-        ({"session": {"type": "video"}}, "bad_event", "session.type"),
+        ({"session": {"type": "video"}}, "invalid_value", "session.type"),
         (
             {"session": {"type": "realtime", "audio": {"output": {"speed": 9}}}},
             "bad_event",

@@ -15,6 +15,7 @@ PLAIN, SECURE = "127.0.0.1:8000", "localhost:8443"
 WAIT_S = 60.0
 EXPECTED = {
     "`openai` for Python": "five",
+    "`openai` for Python, full duplex": "session.closed",
     "`openai-agents` for Python": "bytes of sound",
     "`openai` for JavaScript": "five",
     "`@openai/agents-realtime`": "five",

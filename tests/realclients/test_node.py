@@ -57,3 +57,27 @@ async def test_openai_asks_and_cancels(secure: TlsFront, tmp_path: Path) -> None
     assert "108" in normalise(first["output"][0]["content"][0]["transcript"])
     assert second["status"] == "cancelled"
     assert second["status_details"]["reason"] == "client_cancelled"
+
+
+async def test_agents_are_interrupted_and_use_a_tool(secure: TlsFront, tmp_path: Path) -> None:
+    files = recordings(
+        tmp_path,
+        "What is twelve times nine?",
+        "Count from one to one hundred.",
+        "Thank you, that is enough.",
+        "What is the weather in Paris?",
+    )
+    told = await run("agents_talk.mjs", secure, files)
+    noticed = [line for line in told if "noticed" in line]
+    assert [line for line in noticed if line["noticed"] == "error"] == []
+    (end,) = (line for line in noticed if line["noticed"] == "agent_tool_end")
+    assert "Paris" in end["result"]
+    assert [line["event"] for line in told if not line.get("isUnderstood", True)] == []
+    log = judged([line["event"] for line in told if "event" in line])
+    assert log.faults == []
+    assert log.of("error") == []
+    answers = [event["response"] for event in log.of("response.done")]
+    assert "108" in normalise(answers[0]["output"][0]["content"][0]["transcript"])
+    assert [a["status_details"]["reason"] for a in answers if a["status"] == "cancelled"] == [
+        "turn_detected"
+    ]

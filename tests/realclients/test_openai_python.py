@@ -1,5 +1,6 @@
 """`openai` in Python, unmodified, holds conversations with the service as it starts by default."""
 
+import json
 from typing import Any
 
 import numpy as np
@@ -123,19 +124,19 @@ async def test_a_typed_question_is_answered_in_letters(address: str) -> None:
 async def test_an_answer_aside_is_in_no_conversation(address: str) -> None:
     async with openai_line(address) as line:
         await line.hear()
-        await line.ask("What is two plus two?")
-        await line.until("conversation.item.done")
+        question = {"type": "input_text", "text": "What is two plus two?"}
         aside: Any = {
             "conversation": "none",
             "output_modalities": ["text"],
             "metadata": {"purpose": "sums"},
+            "input": [{"type": "message", "role": "user", "content": [question]}],
         }
         await line.connection.response.create(response=aside)
         response = await line.answer()
         assert response["conversation_id"] is None
         assert response["metadata"] == {"purpose": "sums"}
         assert "4" in normalise(transcript(response))
-        assert len(line.log.of("conversation.item.added")) == 1  # the question
+        assert line.log.of("conversation.item.added") == []
 
 
 async def test_a_client_takes_turns_by_hand(address: str) -> None:
@@ -165,6 +166,38 @@ async def test_a_phone_is_spoken_to_in_its_own_code(address: str) -> None:
         response = await line.answer()
         sound = ulaw_decode(line.sound_of(response["id"])).astype("<i2").tobytes()
         assert normalise(recognise(sound, rate_hz=PHONE_HZ)) == "1 2 3 4 5"
+
+
+WEATHER = {
+    "type": "function",
+    "name": "get_weather",
+    "description": "Tell the weather in a city",
+    "parameters": {
+        "type": "object",
+        "properties": {"city": {"type": "string"}},
+        "required": ["city"],
+    },
+}
+
+
+async def test_a_tool_is_called_and_its_output_told(address: str) -> None:
+    async with openai_line(address) as line:
+        await line.hear()
+        assert (await line.update(tools=[WEATHER]))["tools"] == [WEATHER]
+        await line.ask("What is the weather in Paris?")
+        await line.connection.response.create()
+        response = await line.answer()
+        (call,) = (item for item in response["output"] if item["type"] == "function_call")
+        assert call["name"] == "get_weather"
+        assert json.loads(call["arguments"]) == {"city": "Paris"}
+        told: Any = {
+            "type": "function_call_output",
+            "call_id": call["call_id"],
+            "output": "It is sunny and 20 degrees.",
+        }
+        await line.connection.conversation.item.create(item=told)
+        await line.connection.response.create()
+        assert "sunny" in transcript(await line.answer())
 
 
 async def test_a_browser_gets_a_secret_that_opens_its_session(address: str) -> None:

@@ -65,6 +65,8 @@ class DialectKit:
     """Whether a socket that names a model in its URL needs no first event."""
     has_realtime_sessions: bool = True
     """Its sessions are those of the Realtime API, so that a client secret's settings are theirs."""
+    paces_speech: bool = False
+    """Speech is sent as it is played, since the wire has no word for dropping it."""
     is_resumable: bool = True
     """Whether another socket can go on with the session, where the server allows that."""
 
@@ -122,6 +124,7 @@ LIVE: Final = DialectKit(
     first_event="session.start",
     has_realtime_sessions=False,
     autostarts=False,
+    paces_speech=True,
     is_resumable=False,
 )
 KITS: Final[Mapping[Dialect, DialectKit]] = {

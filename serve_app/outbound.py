@@ -34,10 +34,11 @@ class Outbound:
             self._moved.set()
             if item is not None:
                 return item
-            if self._is_finished:
+            due_at_s = self.outbox.due_at_s
+            if self._is_finished and due_at_s is None:
                 return None
             self._changed.clear()
-            await self._changed.wait()
+            await self._wait(due_at_s)
 
     async def done(self, attachment: AttachmentId) -> None:
         """Wait until nothing more will come for `attachment`; what it has may still be unsent."""
@@ -62,6 +63,17 @@ class Outbound:
         finally:
             timer.cancel()
         return True
+
+    async def _wait(self, until_s: float | None) -> None:
+        """Wait for something new, or until what is held back may go."""
+        if until_s is None:
+            await self._changed.wait()
+            return
+        timer = self._clock.call_at(until_s, self._changed.set)
+        try:
+            await self._changed.wait()
+        finally:
+            timer.cancel()
 
     def leave(self, attachment: AttachmentId) -> None:
         """The socket of `attachment` is gone."""

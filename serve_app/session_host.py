@@ -13,6 +13,7 @@ from session.fence import Fence
 from session.ids import AttachmentId, IdFactory, SessionId
 from session.machine import DuplexSession
 from session.outbox import Outbox
+from session.pacing import Pace
 from session.realtime.facts import ServerFacts
 from session.realtime.opening import ClientHabits, Opening, Reader
 from session.stimuli import OpenRequested
@@ -96,4 +97,5 @@ class SessionHost:
             limits=self.world.limits,
             attachment=attachment,
             keeps_journal=keeps_journal,
+            pace=Pace() if self.kit.paces_speech else None,
         )

@@ -68,7 +68,7 @@ def _close_asked(state: SessionState, asked: CloseRequested, now: float) -> list
     if asked.drain_s > 0:
         if state.drain is not None:
             return []  # asked for once already
-        if state.life is Life.OPEN and state.is_busy:
+        if state.life is Life.OPEN and _says_something(state, now):
             state.drain = Drain(now + asked.drain_s, asked.reason, asked.event_id)
             return close_open_speech(state)
     if state.accepts_input:
@@ -81,10 +81,15 @@ def end_drain(state: SessionState, now: float) -> list[Effect]:
     drain = state.drain
     if drain is None or state.life is not Life.OPEN:
         return []
-    if state.is_busy and now < drain.until_s:
+    if _says_something(state, now) and now < drain.until_s:
         return []
     state.close_event_id = drain.event_id
     return close(state, drain.reason, code=NORMAL_CLOSURE)
+
+
+def _says_something(state: SessionState, now: float) -> bool:
+    """Whether something goes on, or what was said is still being played."""
+    return state.is_busy or now < state.playback.heard_at(state.response.last_id)
 
 
 def give_back(state: SessionState) -> list[Effect]:

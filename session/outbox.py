@@ -7,11 +7,13 @@ Rule 2: output whose fence is stale at that moment is dropped. It gets no number
 Rule 3: frames with a number stay in the journal, so that a client which comes back is sent what it
         has not read, as it was, and then what followed.
 Rule 4: only the attached client is sent anything, but for the farewell of one that was replaced.
+Rule 5: where speech is paced, it waits for its time, and with it what the session says of answers
+        and its end. Everything else goes past. Speech that has become stale meanwhile is dropped.
 """
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol, assert_never
 
 from session.config import SessionLimits
@@ -23,15 +25,40 @@ from session.effects import (
     Output,
     TrimJournal,
 )
-from session.events import Event, SpeechDelta, output_fence
+from session.events import (
+    AnswerItemOpened,
+    Event,
+    FunctionCalled,
+    ResponseFinished,
+    ResponseStarted,
+    SessionClosed,
+    SessionExpired,
+    SpeakDecided,
+    SpeechDelta,
+    output_fence,
+)
 from session.fence import Fence, FenceVerdict
 from session.ids import AttachmentId, IdFactory
 from session.ledger.journal import ReplayJournal, ReplayOffer
+from session.pacing import Pace, frames
 from session.socket_events import ResyncRequired
 
 EVENT_BYTES: Final = 1_024
 """What an event is taken to weigh on the wire besides its audio."""
 REPLACED: Final = CloseSocket(1000, "session_replaced")
+
+
+BEHIND_SPEECH: Final = (
+    CloseSocket,
+    ResponseStarted,
+    AnswerItemOpened,
+    SpeakDecided,
+    FunctionCalled,
+    ResponseFinished,
+    SessionClosed,
+    SessionExpired,
+)
+"""What does not overtake speech that is held back."""
 
 
 class WireEvent(Protocol):
@@ -84,6 +111,7 @@ class Outbox:
         limits: SessionLimits,
         attachment: AttachmentId,
         keeps_journal: bool,
+        pace: Pace | None = None,
     ) -> None:
         self._projector = projector
         self._ids = ids
@@ -93,6 +121,10 @@ class Outbox:
         self._attached: AttachmentId | None = attachment
         self._lanes: dict[AttachmentId, deque[Frame | CloseSocket]] = {attachment: deque()}
         self._queue: deque[_Waiting] = deque()
+        self._pace = pace
+        self._paced: deque[_Waiting] = deque()
+        """What is said, and what may not overtake it. Its size is that of the model's answers, and
+        no fault of the reader."""
         self._queued_bytes = 0
         self._sending_bytes = 0
         self.journal = ReplayJournal(
@@ -146,10 +178,19 @@ class Outbox:
             return None
         while not lane and attachment == self._attached:
             self._sending_bytes = 0
-            if not self._queue:
+            if self._queue:
+                self._project_next(lane, fence, now)
+            elif not self._pass_paced(fence, now):
                 return None
-            self._project_next(lane, fence, now)
         return lane.popleft() if lane else None
+
+    @property
+    def due_at_s(self) -> float | None:
+        """When what is held back may go; None when nothing is."""
+        content = self._paced[0].content if self._paced else None
+        if self._pace is None or not isinstance(content, SpeechDelta):
+            return None
+        return self._pace.due_s(content)
 
     def leave(self, attachment: AttachmentId) -> None:
         """The socket of `attachment` is gone: nothing can be sent over it any more."""
@@ -161,6 +202,12 @@ class Outbox:
         waiting = _Waiting(content, at_s, _weight(content))
         if self._attached is None:
             self._write_down(waiting, fence, now)
+            return
+        if self._pace is not None and isinstance(content, SpeechDelta):
+            self._paced.extend(_Waiting(frame, at_s, 0) for frame in frames(content))
+            return
+        if self._pace is not None and isinstance(content, BEHIND_SPEECH):
+            self._paced.append(_Waiting(content, at_s, 0))
             return
         self._queue.append(waiting)
         self._queued_bytes += waiting.n_bytes
@@ -182,10 +229,28 @@ class Outbox:
             self._lanes[effect.attachment] = deque([effect.close])
         self._attached = None
         self._sending_bytes = self._queued_bytes = 0
-        while self._queue:
-            self._write_down(self._queue.popleft(), fence, now)
+        for held in (self._queue, self._paced):
+            while held:
+                self._write_down(held.popleft(), fence, now)
 
     # --- out ----------------------------------------------------------------------------------
+
+    def _pass_paced(self, fence: Fence, now: float) -> bool:
+        """Let the first of what is held back go on, if its time has come; say whether it has."""
+        if not self._paced:
+            return False
+        content = self._paced[0].content
+        if self._pace is not None and isinstance(content, SpeechDelta):
+            due_s = self._pace.due_s(content)
+            is_dropped = _is_stale(content, fence)
+            if not is_dropped and now < due_s:
+                return False
+            if not is_dropped:
+                self._pace.send(content, now)
+                # Whoever measures how long it took to send does not count the pace.
+                self._paced[0] = replace(self._paced[0], at_s=max(self._paced[0].at_s, due_s))
+        self._queue.append(self._paced.popleft())
+        return True
 
     def _project_next(self, lane: deque[Frame | CloseSocket], fence: Fence, now: float) -> None:
         waiting = self._queue.popleft()

@@ -83,7 +83,12 @@ def _ends_at(state: SessionState) -> float | None:
 
 
 def _drained_at(state: SessionState) -> float | None:
-    return None if state.drain is None or state.life is not Life.OPEN else state.drain.until_s
+    if state.drain is None or state.life is not Life.OPEN:
+        return None
+    until_s = state.drain.until_s
+    if state.is_busy:
+        return until_s
+    return min(until_s, state.playback.heard_at(state.response.last_id))
 
 
 def _grace_over_at(state: SessionState) -> float | None:

@@ -22,7 +22,7 @@ from session.events import (
     UserSpeechStarted,
     UserSpeechStopped,
 )
-from session.ids import ItemId, SessionId
+from session.ids import ItemId, ResponseId, SessionId
 from session.model_profile import ModelProfile
 from session.realtime.dialects.live import KEPT_UTTERANCES, NEVER_UNIX_S, LiveProjector
 from session.realtime.live.session_config import live_defaults
@@ -45,6 +45,7 @@ from tests.realtime.samples import (
 from tests.support.openai_types import live_faults
 
 CONFIG = live_defaults("test-model", ModelProfile())
+NEXT_ID = ResponseId("resp_2")
 LIVE_SNAPSHOT = replace(SNAPSHOT, config=CONFIG)
 HIDDEN = {
     "SessionCreated", "SessionResumed", "SessionReplaced", "ResyncRequired", "HeartbeatAnswered",
@@ -203,7 +204,7 @@ def test_words_of_the_model_lie_where_they_are_played() -> None:
     assert line.words(DELTA) == [("Hello ", 3_000, 3_200)]
     assert line.words(LAST_DELTA) == [("there.", 3_000, 3_200)]
     line.send(FINISHED, InputCounted(3_200))
-    second = replace(DELTA, audio_ms=1_000, pcm=bytes(48_000))
+    second = replace(DELTA, response_id=NEXT_ID, audio_ms=1_000, pcm=bytes(48_000))
     assert line.words(second) == [(" Hello ", 3_200, 4_200)]
     # Made faster than it is played: what comes next begins where that ends.
     assert line.words(replace(second, audio_ms=2_000)) == [("Hello ", 4_200, 5_200)]
@@ -220,7 +221,7 @@ def test_what_was_cut_off_takes_no_time() -> None:
     line = Line()
     line.send(InputCounted(1_000), replace(DELTA, pcm=bytes(480_000), audio_ms=10_000))
     line.send(InputCounted(2_000), CANCELLED, InputCounted(2_400))
-    assert line.words(DELTA) == [(" Hello ", 2_400, 2_600)]
+    assert line.words(replace(DELTA, response_id=NEXT_ID)) == [(" Hello ", 2_400, 2_600)]
 
 
 def test_words_of_the_user_lie_where_they_were_said() -> None:

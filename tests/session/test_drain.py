@@ -20,6 +20,15 @@ def draining() -> Driver:
     return d
 
 
+def played(d: Driver, seconds: float) -> list[str]:
+    """Let the client play what it has, and not a moment longer; return what that leads to."""
+    assert d.asked(WakeAt)[-1].at_s == d.now + seconds
+    d.now += seconds - 0.1
+    assert names(d.do(Ticked())) == []
+    d.now += 0.1
+    return names(d.do(Ticked()))
+
+
 def test_without_an_answer_it_closes_at_once() -> None:
     d = Driver()
     assert names(d.do(CLOSE)) == ["CloseStages"]
@@ -31,9 +40,9 @@ def test_without_an_answer_it_closes_at_once() -> None:
 def test_an_answer_comes_to_its_end_first() -> None:
     d = draining()
     assert d.said(SpeechDelta, d.voice("three four", turn_end=True))
-    effects = d.voiced()
-    assert names(effects) == ["ResponseFinished", "CloseStages"]
+    assert names(d.voiced()) == ["ResponseFinished"]
     assert d.said(ResponseFinished)[-1].status == "completed"
+    assert played(d, 2.0) == ["CloseStages"]
     d.released()
     assert d.said(SessionClosed)[-1].client_event_id == "bye"
     assert d.asked(CloseSocket)[-1] == CloseSocket(1000, "client_close")
@@ -75,7 +84,8 @@ def test_an_answer_that_was_asked_for_is_waited_for() -> None:
     assert names(d.do(CLOSE)) == []
     d.speak("yes")
     d.voice("yes", turn_end=True)
-    assert names(d.voiced()) == ["ResponseFinished", "CloseStages"]
+    assert names(d.voiced()) == ["ResponseFinished"]
+    assert played(d, 1.0) == ["CloseStages"]
 
 
 def test_settings_that_the_stages_think_about_are_still_answered() -> None:
@@ -92,8 +102,18 @@ def test_asked_again_it_goes_on_waiting() -> None:
     assert names(d.do(CLOSE)) == []
     assert d.do(CloseRequested(event_id="again", drain_s=10.0)) == []
     d.voiced()
+    played(d, 1.0)
     d.released()
     assert d.said(SessionClosed)[-1].client_event_id == "bye"
+
+
+def test_an_answer_that_is_over_but_still_played_is_heard_out() -> None:
+    d = Driver()
+    speaking(d)
+    d.voiced()
+    assert names(d.do(CLOSE)) == []
+    assert d.append(1000) == []
+    assert played(d, 1.0) == ["CloseStages"]
 
 
 @pytest.mark.parametrize("end", [CloseRequested("server_shutdown"), SocketLost()])

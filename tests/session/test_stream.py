@@ -161,7 +161,9 @@ def test_a_closing_session_makes_no_comment() -> None:
     speaking(d, "one two")
     d.do(COMMENT)
     d.do(CloseRequested(drain_s=10.0))
-    assert names(d.voiced()) == ["ResponseFinished", "CloseStages"]
+    assert names(d.voiced()) == ["ResponseFinished"]
+    d.now += 1.0
+    assert names(d.do(Ticked())) == ["CloseStages"]
 
 
 def test_a_model_that_takes_no_messages_is_told_nothing() -> None:

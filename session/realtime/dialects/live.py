@@ -19,7 +19,7 @@ from typing import Final
 from session import events as kernel
 from session import stream_events as stream
 from session.config import SessionConfig, SessionLimits
-from session.ids import ItemId
+from session.ids import ItemId, ResponseId
 from session.realtime.dialects.audio_pieces import Encode, pieces
 from session.realtime.dialects.shapes import error_object
 from session.realtime.facts import ServerFacts
@@ -62,6 +62,7 @@ class LiveProjector:
         self._input_ms = 0
         self._spoken_to_ms = 0
         """Where on the timeline all that was sent will have been played."""
+        self._speaks: ResponseId | None = None
         self._utterances: OrderedDict[ItemId, _Utterance] = OrderedDict()
         self._has_said: set[str] = set()
 
@@ -174,7 +175,8 @@ class LiveProjector:
         chunk_ms = samples_to_ms(len(event.pcm) // SAMPLE_BYTES, OUTPUT_RATE_HZ)
         self._spoken_to_ms = start_ms + chunk_ms
         kind: Final = "session.output_transcript.delta"
-        is_first = event.audio_ms == chunk_ms
+        is_first = event.response_id != self._speaks
+        self._speaks = event.response_id
         words = self._joined(kind, event.transcript, is_new=is_first)
         yield from self._words(kind, words, start_ms, self._spoken_to_ms)
 

@@ -7,12 +7,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from serve_app.dialects import KITS, Dialect
+
 FOLDER: Final = Path(__file__).parent.parent / "tests" / "contract" / "transcripts"
 FROM_PAGES: Final = "../../tests/contract/transcripts"
 USUAL_DIALECT: Final = "duplex"
 
-_CREATED: Final = '← {"type": "session.created"}'
-_UPDATED: Final = '← {"type": "session.updated"}'
+_USUALLY_OPENED: Final = ("session.created", "session.updated")
+_OPENED: Final = {"live": ("session.started",)}
+"""What an opening is answered with."""
 
 Json = dict[str, Any]
 
@@ -70,20 +73,32 @@ def link(seen: list[Example], way: str, name: str) -> str:
     return f"[{shortest.name}]({shortest.path})"
 
 
-def conversation(example: Example, *, greets: bool) -> Iterator[str]:
-    """Yield a transcript as a section of a page; `greets`: the server says something first."""
+def conversation(example: Example) -> Iterator[str]:
+    """Yield a transcript as a section of a page."""
     yield f"### {example.name}"
     yield ""
     yield example.header["about"]
     yield ""
     yield "```text"
-    config = example.header.get("config")
-    if config is not None:
-        opening = [_sent({"type": "session.update", "session": config}), _CREATED, _UPDATED]
-        yield from [opening[1], opening[0], opening[2]] if greets else opening
+    yield from _opening(example)
     for line in example.lines:
         yield from _shown(line)
     yield "```"
+
+
+def _opening(example: Example) -> Iterator[str]:
+    config = example.header.get("config")
+    if config is None:
+        return
+    dialect = example.header.get("dialect", USUAL_DIALECT)
+    asked = "session.start" if dialect == "live" else "session.update"
+    opening = [
+        _sent({"type": asked, "session": config}),
+        *(f'← {{"type": "{name}"}}' for name in _OPENED.get(dialect, _USUALLY_OPENED)),
+    ]
+    if KITS[Dialect(dialect)].greets:
+        opening[:2] = reversed(opening[:2])
+    yield from opening
 
 
 def _shown(line: Json) -> Iterator[str]:

@@ -198,7 +198,7 @@ def _conversation_part(page: DialectPage, seen: list[Example]) -> Iterator[str]:
     by_name = {example.name: example for example in seen}
     for name in page.conversations:
         yield ""
-        yield from conversation(by_name[name], greets=KITS[Dialect(page.name)].greets)
+        yield from conversation(by_name[name])
     yield ""
     yield "### All of them"
     yield from _table(

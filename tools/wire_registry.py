@@ -244,9 +244,20 @@ LIVE: Final = DialectPage(
     server={**server_models(live_server.LiveEvent, live_server), **_LIVE_TIMED},
     client_standard=LIVE_CLIENT,
     server_standard=LIVE_SERVER,
+    answers={
+        "session.start": ("session.started",),
+        "session.update": ("session.updated",),
+        "session.close": ("session.closed",),
+        "session.input_audio.mute": ("session.input_audio.muted",),
+        "session.input_audio.unmute": ("session.input_audio.unmuted",),
+        "session.instructions.append": ("session.instructions.appended",),
+        "session.thinking.append": ("session.thinking.appended",),
+        "session.commentary.append": ("session.commentary.appended",),
+    },
+    conversations=("live_conversation", "live_close", "live_requests", "live_refused"),
 )
 
-PAGES: Final = (OPENAI, DUPLEX, DUPLEX_GA, INTERNAL, LIVE)
+PAGES: Final = (OPENAI, LIVE, DUPLEX, DUPLEX_GA, INTERNAL)
 """Every dialect, in the order of the index."""
 
 

@@ -84,15 +84,12 @@ class Player:
 
     async def _open(self, update: Json) -> None:
         line = await self._line("a")
-        if self.transcript.dialect in GREETING:
-            created = await line.hear()
-            await line.say(_text(update))
-        else:
-            await line.say(_text(update))
-            created = await line.hear()
-        updated = await line.hear()
-        assert created["type"] == "session.created", created
-        assert updated["type"] == "session.updated", updated
+        heard = [await line.hear()] if self.transcript.dialect in GREETING else []
+        await line.say(_text(update))
+        while len(heard) < len(self.transcript.greeting):
+            heard.append(await line.hear())
+        assert tuple(event["type"] for event in heard) == self.transcript.greeting, heard
+        created = heard[0]
         self.names.ids |= {"session": created["session"]["id"]}
         if "resume_token" in created:
             self.names.ids |= {"token": created["resume_token"]}

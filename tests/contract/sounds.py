@@ -9,7 +9,9 @@ from typing import Any, Final
 
 HALF_WAVE: Final = 16
 """Samples: a square wave of 500 Hz at 16 kHz is speech to whatever goes by loudness."""
-_DELTAS: Final = frozenset({"response.audio.delta", "response.output_audio.delta"})
+_DELTAS: Final = frozenset(
+    {"response.audio.delta", "response.output_audio.delta", "session.output_audio.delta"}
+)
 _LOUD: Final = 8192
 _G711: Final = {"g711_ulaw": (0xFF, 0x20, 0xA0), "g711_alaw": (0xD5, 0x35, 0xB5)}
 """Codes of silence, of a loud sample and of its opposite."""

@@ -37,11 +37,12 @@ PLACES: Final = {
     "duplex_ga": "/v1/realtime?duplex=1&dialect=ga",
     "internal": "/v1/duplex?",
     "openai": "/v1/realtime?model=any",
+    "live": "/v1/live/sessions?",
 }
 """Where each dialect is spoken."""
 GREETING: Final = frozenset({"openai"})
 """Dialects in which the server says something first."""
-STANDARD: Final = frozenset({"openai"})
+STANDARD: Final = frozenset({"openai", "live"})
 """Dialects that have only what the published API has, so that no heartbeat can be asked for."""
 _NAME: Final = re.compile(r"\$([a-z]+[0-9]*)")
 
@@ -95,13 +96,21 @@ class Transcript:
 
     @property
     def opening(self) -> Json | None:
-        """The session.update that opens the session; None where the steps do it."""
+        """The event that opens the session; None where the steps do it."""
         if self.header.get("config") is None:
             return None
         config: Json = dict(self.header["config"])
         if self.header.get("script"):
             config["instructions"] = f"script: {json.dumps(self.header['script'])}"
-        return {"type": "session.update", "session": config}
+        name = "session.start" if self.dialect == "live" else "session.update"
+        return {"type": name, "session": config}
+
+    @property
+    def greeting(self) -> tuple[str, ...]:
+        """What a session that opens is answered with, in order."""
+        if self.dialect == "live":
+            return ("session.started",)
+        return ("session.created", "session.updated")
 
     @property
     def is_for_sockets(self) -> bool:

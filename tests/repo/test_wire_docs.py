@@ -8,7 +8,7 @@ from session.realtime.server_objects import Absent, WireObject
 from tools.standard_events import REALTIME_CLIENT, REALTIME_SERVER
 from tools.wire_examples import Example, examples, link
 from tools.wire_fields import rows
-from tools.wire_registry import DUPLEX, OPENAI, PAGES, DialectPage, answers
+from tools.wire_registry import DUPLEX, LIVE, OPENAI, PAGES, DialectPage, answers
 
 
 class Part(WireObject):
@@ -78,7 +78,7 @@ def told(example: Example, asked: str, answer: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("page", [DUPLEX, OPENAI], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [DUPLEX, LIVE, OPENAI], ids=lambda page: page.name)
 def test_a_transcript_shows_each_answer(page: DialectPage) -> None:
     seen = examples(page.name)
     wanted = [(asked, answer) for asked in page.client for answer in answers(page, asked)]

@@ -194,18 +194,17 @@ def _truncate(state: SessionState, cut: ItemTruncated) -> list[Effect]:
             param="content_index",
         )
         return [Emit(ErrorRaised(error, cut.event_id))]
-    end_ms = state.playback.cursor(response_id).end_ms
-    if cut.audio_end_ms > end_ms:
+    cursor = state.playback.cursor(response_id)
+    if cut.audio_end_ms > cursor.longest_cut_ms:
         error = IllegalNow(
-            f"audio content of {end_ms}ms is already shorter than {cut.audio_end_ms}ms",
+            f"audio content of {cursor.end_ms}ms is already shorter than {cut.audio_end_ms}ms",
             code="invalid_value",
             param="audio_end_ms",
         )
         return [Emit(ErrorRaised(error, cut.event_id))]
-    state.playback.cap(response_id, cut.audio_end_ms)
-    state.playback.acknowledge(
-        response_id, played_ms=cut.audio_end_ms, committed_ms=cut.audio_end_ms
-    )
+    end_ms = min(cut.audio_end_ms, cursor.end_ms)
+    state.playback.cap(response_id, end_ms)
+    state.playback.acknowledge(response_id, played_ms=end_ms, committed_ms=end_ms)
     _store_heard(state, item, response_id)
     state.history.change(item.item_id, is_truncated=True)
     return [Emit(ItemCut(cut.item_id, cut.content_index, cut.audio_end_ms))]

@@ -64,6 +64,14 @@ class Cursor:
         """Where its audio ends: what was sent, or the cut."""
         return self.sent_ms if self.cap_ms is None else min(self.sent_ms, self.cap_ms)
 
+    @property
+    def longest_cut_ms(self) -> int:
+        """The furthest place that a client may cut at: one that rounds up names a last millisecond
+        of which not every sample was sent."""
+        if self.end_ms < self.sent_ms:
+            return self.end_ms
+        return -(-self.samples * 1000 // OUTPUT_RATE_HZ)
+
     def chars_by(self, heard_ms: int) -> int:
         """How many characters of the transcript are spoken by `heard_ms`."""
         before = TextMark(0, 0)

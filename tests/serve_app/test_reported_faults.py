@@ -184,18 +184,19 @@ async def test_a_cut_beyond_the_end_says_how_long_the_sound_is() -> None:
         assert (await until(line, "conversation.item.truncated"))[-1]["audio_end_ms"] == 600
 
 
-async def test_a_cut_at_the_millisecond_that_is_not_full_is_taken() -> None:
-    """A client that rounds the length of what it got up asks for the end of it."""
-    samples = 600 * 24 + 7
-    async with dialled(answering(sentence_ms=601)) as (_, line):
+async def test_a_client_may_have_played_more_than_the_clock_says() -> None:
+    """All that was sent at once may have been heard, whoever interrupted and when."""
+    directory = answering(sentence_ms=600, chunk_ms=600, sentences=2)
+    async with dialled(directory) as (_, line):
         await ask(line)
-        said = await until(line, "response.done")
-        length_ms = -(-len(sound_of(said)) // BYTES_A_MS)
-        assert length_ms >= samples // 24
-        (item,) = said[-1]["response"]["output"]
-        cut = {**CUT, "item_id": item["id"], "audio_end_ms": length_ms}
+        await until(line, "response.output_audio.delta")
+        directory.knobs.hold("chunk")
+        await line.send(client("response.cancel"))
+        (item,) = (await until(line, "response.done"))[-1]["response"]["output"]
+        directory.knobs.release("chunk")
+        cut = {**CUT, "item_id": item["id"], "audio_end_ms": 600}
         await line.send(client("conversation.item.truncate", **cut))
-        assert (await until(line, "conversation.item.truncated"))[-1]["item_id"] == item["id"]
+        assert (await until(line, "conversation.item.truncated"))[-1]["audio_end_ms"] == 600
 
 
 async def test_a_user_s_item_has_nothing_to_cut() -> None:

@@ -14,7 +14,9 @@ from session.stimuli import (
     ItemTruncated,
     PlaybackAcked,
     ResponseRequested,
+    SpeechArrived,
 )
+from session.unit import SpeechChunk
 from tests.session.driver import AUTO, TURN_MODE, Driver, speaking
 
 
@@ -70,6 +72,26 @@ def test_a_cut_at_the_end_and_at_the_beginning() -> None:
     assert d.remembered(item_id) == "one two t"
     d.do(ItemTruncated(item_id, 0))
     assert d.remembered(item_id) == ""
+
+
+@pytest.mark.parametrize(("more_samples", "furthest_ms"), [(0, 1000), (1, 1001), (23, 1001)])
+def test_a_client_that_rounds_up_may_name_a_millisecond_that_is_not_full(
+    more_samples: int, furthest_ms: int
+) -> None:
+    d = Driver()
+    speaking(d, "one two three four")
+    item_id = d.said(ResponseStarted)[0].item_id
+    job = d.last_speech()
+    d.do(SpeechArrived(job.fence, job.seq, SpeechChunk(bytes(2 * more_samples), "")))
+    d.voiced()
+    d.do(ItemTruncated(item_id, furthest_ms + 1))
+    assert codes(d) == ["invalid_value"]
+    d.do(ItemTruncated(item_id, furthest_ms))
+    d.do(ItemTruncated(item_id, furthest_ms))
+    assert [each.audio_end_ms for each in d.said(ItemCut)] == [furthest_ms] * 2
+    d.do(ItemTruncated(item_id, 400))
+    d.do(ItemTruncated(item_id, 401))
+    assert codes(d) == ["invalid_value"] * 2
 
 
 def test_what_is_not_there_can_not_be_cut() -> None:

@@ -12,7 +12,7 @@ from tools.standard_events import Standard
 from tools.wire_differences import ASPECTS, differences
 from tools.wire_examples import Example, conversation, examples, link
 from tools.wire_fields import Row, meaning, objects_in, rows
-from tools.wire_registry import PAGES, DialectPage, answers, section_of
+from tools.wire_registry import PAGES, DialectPage, answers, explanation_of, section_of
 
 _STAMPS: Final = frozenset({"type", "event_id", "server_event_seq"})
 """Fields of every server event; the page names them once."""
@@ -218,8 +218,8 @@ def _event_section(page: DialectPage, side: str, name: str, kind: type) -> Itera
     yield ""
     yield f"### {side.title()}: {name}"
     yield ""
-    more = f" [More]({page.prose}#{name.replace('.', '')})." if page.is_explained_by_event else ""
-    yield meaning(kind) + more
+    more = explanation_of(page, name)
+    yield meaning(kind) + (f" [More]({more})." if more else "")
 
 
 def _field_table(fields: list[Row], standard: frozenset[str] | None = None) -> Iterator[str]:

@@ -82,6 +82,8 @@ class DialectPage:
     """What each server event is made of, by its type."""
     is_explained_by_event: bool = False
     """That page has a section for each event, under the event's type."""
+    more: Mapping[str, str] = field(default_factory=dict)
+    """Where else an event is explained, from `docs/wire/`."""
     client_page: str = ""
     """The page whose sections explain the client events; empty: this one."""
     server_page: str = ""
@@ -124,6 +126,11 @@ OPENAI: Final = DialectPage(
     client=openai_reader.STANDARD_EVENTS,
     server=server_models(openai_server.OpenAIEvent, openai_server),
     answers={**ANSWERS, "session.update": ("session.updated",)},
+    more={
+        "session.update": "../openai.md#the-session",
+        "response.create": "../openai.md#turns-and-answers",
+        "error": "../openai.md#codes",
+    },
     conversations=(
         "openai_server_vad",
         "openai_interrupted",
@@ -267,6 +274,13 @@ def section_of(page: DialectPage, side: str, name: str) -> str:
         return f"{page.client_page and page.client_page + '.md'}#{anchor(side, name)}"
     there = _OLDER.get(name, name) if page.server_page else name
     return f"{page.server_page and page.server_page + '.md'}#{anchor(side, there)}"
+
+
+def explanation_of(page: DialectPage, name: str) -> str:
+    """Return where an event is explained in prose, as a link; empty where it is not."""
+    if page.is_explained_by_event:
+        return f"{page.prose}#{name.replace('.', '')}"
+    return page.more.get(name, "")
 
 
 def anchor(side: str, name: str) -> str:

@@ -9,11 +9,14 @@ from serve_app.dialects import DUPLEX, Dialect, EncodingProjector
 from session import events as kernel
 from session.errors import StageUnavailable
 from session.ids import SessionId
+from session.realtime.live import server_events as live_events
+from session.realtime.openai import server_events as openai_events
+from session.realtime.openai.server_events import InputCleared
 from session.realtime.opening import Opening
 from tests.fakes.server import hear, serving
 from tests.fakes.socket import MemorySocket
 from tests.fakes.stages import answering
-from tests.support.judged_wire import FAULTS, JUDGES, PATHS, JudgedSocket, judged
+from tests.support.judged_wire import FAULTS, JUDGES, MODELS, PATHS, JudgedSocket, judged
 from tests.support.realtime_log import RealtimeLog
 
 
@@ -43,6 +46,15 @@ def taken() -> list[str]:
 
 def test_the_dialects_are_judged_under_their_names() -> None:
     assert set(JUDGES) == set(PATHS.values()) <= {dialect.value for dialect in Dialect}
+
+
+def test_every_class_that_writes_events_is_judged() -> None:
+    for package in (openai_events, live_events):
+        for each in vars(package).values():
+            if isinstance(each, type) and "to_text" in vars(each):
+                assert each in MODELS
+    InputCleared(event_id="").to_text("")
+    assert "no event_id" in taken()[0]
 
 
 def test_what_a_projector_writes_is_judged_event_by_event() -> None:

@@ -1,6 +1,6 @@
 """Every event of the openai and live dialects that any test causes in this process is judged.
 
-Rule 1: what a projector makes is judged event by event, what a socket is sent as a conversation.
+Rule 1: what is written is judged event by event, what a socket is sent as a conversation.
 Rule 2: a test may fail by it and in no other way notices it: what is sent stays as it was.
 """
 
@@ -11,6 +11,8 @@ from serve_app.asgi_socket import AsgiSocket
 from serve_app.connection import Connection, Socket
 from serve_app.dialects import EncodingProjector
 from session.outbox import WireEvent
+from session.realtime.live.server_events import LiveEvent, OutputAudioDelta
+from session.realtime.openai.server_events import OpenAIEvent
 from tests.support.live_log import LiveLog
 from tests.support.openai_types import live_faults, realtime_faults
 from tests.support.realtime_log import RealtimeLog
@@ -32,6 +34,12 @@ JUDGES: Final[dict[str, tuple[Callable[[str], list[str]], Callable[[], Log]]]] =
 }
 """By the dialect's value: what judges one frame, and what judges a conversation."""
 
+MODELS: Final[dict[type[Any], str]] = {
+    OpenAIEvent: "openai",
+    LiveEvent: "live",
+    OutputAudioDelta: "live",
+}
+"""Every class that writes events of a dialect."""
 PATHS: Final = {"/v1/realtime": "openai", "/v1/live/sessions": "live"}
 FAULTS: Final[list[str]] = []
 """What the running test has caused so far."""
@@ -81,6 +89,8 @@ class JudgedEvent:
 
 def install() -> None:
     """Put the judges in place; once for a run of tests."""
+    for base, dialect in MODELS.items():
+        _judge_models(base, JUDGES[dialect][0])
     _judge_projectors()
     _judge_connections()
     _judge_sockets()
@@ -93,7 +103,20 @@ def judged(events: Iterable[WireEvent], dialect: str) -> list[WireEvent]:
     return [JudgedEvent(event, JUDGES[dialect][0]) for event in events]
 
 
+def _judge_models(base: type[WireEvent], find: Callable[[str], list[str]]) -> None:
+    """Judge each event of a dialect when it is written, whoever made it."""
+    write = base.to_text
+
+    def to_text(self: WireEvent, event_id: str, server_event_seq: int | None = None) -> str:
+        text = write(self, event_id, server_event_seq)
+        FAULTS.extend(f"{fault} in {text[:300]}" for fault in find(text))
+        return text
+
+    _put(base, "to_text", to_text)
+
+
 def _judge_projectors() -> None:
+    """Judge also what a dialect lends from another."""
     make, project = EncodingProjector.__init__, EncodingProjector.project
 
     def init(self: EncodingProjector, kit: Any, *rest: Any, **named: Any) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tests.contract.transcript import GREETING, STANDARD, Bindings, Json, Step, Transcript
+from tests.support.judged_wire import JUDGES, Log
 
 
 class Line(Protocol):
@@ -63,6 +64,42 @@ class Stage(Protocol):
     async def direct(self, directive: Json) -> None:
         """Do something to the stages."""
         ...
+
+
+class JudgedLine:
+    """A socket whose events are judged as one conversation, wherever it is played."""
+
+    def __init__(self, line: Line, log: Log) -> None:
+        self._line = line
+        self._log = log
+
+    async def say(self, text: str) -> None:
+        """Send a frame."""
+        await self._line.say(text)
+
+    async def hear(self) -> Json:
+        """Wait for the next event, and judge it."""
+        event = await self._line.hear()
+        if event["type"] != "closed":
+            self._log.hear(_text(event))
+            assert self._log.faults == [], event
+        return event
+
+    async def unread(self) -> list[Json]:
+        """Return what has come and was not asked for, where that can be known."""
+        return await self._line.unread()
+
+    async def vanish(self) -> None:
+        """Break the connection."""
+        await self._line.vanish()
+
+    async def stall(self) -> None:
+        """Read nothing from now on."""
+        await self._line.stall()
+
+    async def read_again(self) -> None:
+        """Read what has come, and go on."""
+        await self._line.read_again()
 
 
 @dataclass
@@ -123,7 +160,7 @@ class Player:
         match step.content:
             case {"connect": name}:
                 target = self.transcript.target(step.content.get("query"))
-                self.lines[name] = await self.stage.connect(target)
+                self.lines[name] = await self._connect(target)
             case {"break": name}:
                 await self.lines.pop(name).vanish()
             case {"stall": name}:
@@ -139,8 +176,13 @@ class Player:
 
     async def _line(self, name: str) -> Line:
         if name not in self.lines:
-            self.lines[name] = await self.stage.connect(self.transcript.target())
+            self.lines[name] = await self._connect(self.transcript.target())
         return self.lines[name]
+
+    async def _connect(self, target: str) -> Line:
+        line = await self.stage.connect(target)
+        judge = JUDGES.get(self.transcript.dialect)
+        return line if judge is None else JudgedLine(line, judge[1]())
 
     async def _expect(self, step: Step) -> None:
         wanted = step.content["out"]

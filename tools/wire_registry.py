@@ -261,7 +261,14 @@ LIVE: Final = DialectPage(
         "session.thinking.append": ("session.thinking.appended",),
         "session.commentary.append": ("session.commentary.appended",),
     },
-    conversations=("live_conversation", "live_close", "live_requests", "live_refused"),
+    conversations=(
+        "live_conversation",
+        "live_interrupted",
+        "live_context",
+        "live_close",
+        "live_requests",
+        "live_refused",
+    ),
 )
 
 PAGES: Final = (OPENAI, LIVE, DUPLEX, DUPLEX_GA, INTERNAL)

@@ -37,7 +37,7 @@ _SILENCE: Final = {
     AudioEncoding.G711_ULAW: b"\xff",
     AudioEncoding.G711_ALAW: b"\xd5",
 }
-_CODES: Final[Mapping[str, str]] = {
+CODES: Final[Mapping[str, str]] = {
     "extra_forbidden": "unknown_parameter",
     "missing": "missing_required_parameter",
     "string_type": "invalid_type",
@@ -124,5 +124,5 @@ def _validated(model: type[EventT], fields: dict[str, object]) -> EventT:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         param = ".".join(str(step) for step in first["loc"])
-        code = _CODES.get(first["type"], "invalid_value")
+        code = CODES.get(first["type"], "invalid_value")
         raise MalformedEvent(f"{param}: {first['msg']}", code=code, param=param) from None

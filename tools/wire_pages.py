@@ -145,7 +145,7 @@ def _client_part(page: DialectPage, seen: list[Example]) -> Iterator[str]:
 def _server_part(page: DialectPage, seen: list[Example]) -> Iterator[str]:
     yield "## What the server says"
     yield ""
-    yield "Every event has its `type` and an `event_id`."
+    yield "Every event has its `type` and, unless it says that it has none, an `event_id`."
     if KITS[Dialect(page.name)].is_resumable:
         yield "Where the session can be resumed it has a `server_event_seq`, too."
     yield from _table(

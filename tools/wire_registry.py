@@ -132,6 +132,7 @@ OPENAI: Final = DialectPage(
         "error": "../openai.md#codes",
     },
     conversations=(
+        "openai_greeting",
         "openai_server_vad",
         "openai_interrupted",
         "openai_text",

@@ -125,7 +125,7 @@ class TranscriptDelta(TimedEvent):
 
 
 class OutputAudioDelta(LiveEvent):
-    """Some of what the model says, as base64. The one event without an event_id."""
+    """Some of what the model says, as base64. The one event that has no `event_id`."""
 
     type: Literal["session.output_audio.delta"] = "session.output_audio.delta"
     delta: str

@@ -11,8 +11,8 @@ from serve_app.audio_codec import LONG_AUDIO_BYTES, InputConverter, level
 from serve_app.speech_scorer import OpenScorer, SpeechScorer
 from session.config import AudioFormat, SessionConfig
 from session.errors import BadAudio
-from session.realtime.commands import AudioReceived
-from session.stimuli import AudioAppended, EventRefused, SpeechScore
+from session.realtime.commands import AudioReceived, ItemReceived
+from session.stimuli import AudioAppended, EventRefused, ItemCreated, SpeechScore
 from session.unit import SAMPLE_BYTES
 
 
@@ -87,3 +87,21 @@ class InputAudio:
             self._scorer = await self._open_scorer()
             self._scorer.skip(self._unscored_samples)
         return await self._scorer.score(pcm)
+
+
+async def item_created(received: ItemReceived, config: SessionConfig) -> ItemCreated | EventRefused:
+    """Convert the audio of an item; the stream of appends knows nothing of it."""
+    item = received.item
+    try:
+        pcm = await asyncio.to_thread(_all_of, received.audio, config.input_format)
+    except BadAudio as error:
+        return EventRefused(error, item.event_id)
+    return replace(item, pcm=pcm)
+
+
+def _all_of(audio: bytes, audio_format: AudioFormat) -> bytes:
+    converter = InputConverter()
+    pcm = converter.convert(audio, audio_format) + converter.flush()
+    if not pcm:
+        raise BadAudio("there is no audio in the item")
+    return pcm

@@ -16,7 +16,7 @@ from typing import Final
 
 from serve_app.clock import Clock
 from serve_app.effects import Shell, perform, release
-from serve_app.input_audio import InputAudio
+from serve_app.input_audio import InputAudio, item_created
 from serve_app.mailbox import Letter, Mailbox
 from serve_app.outbound import Outbound
 from serve_app.ports import StageDirectory
@@ -37,7 +37,7 @@ from session.ids import AttachmentId
 from session.machine import DuplexSession
 from session.on_attachment import REFUSED_TEXT
 from session.outbox import Outbox
-from session.realtime.commands import AudioReceived, Command, SessionResumeAsked
+from session.realtime.commands import AudioReceived, Command, ItemReceived, SessionResumeAsked
 from session.socket_stimuli import EventAcked, ReaderStalled, ResumeRequested, SocketLost
 from session.stimuli import (
     AttachedCommand,
@@ -196,6 +196,8 @@ class SessionActor:
         match content:
             case AudioReceived():
                 return [await self._appended(content)]
+            case ItemReceived():
+                return [await item_created(content, self._session.config)]
             case InputCommitted():
                 return [*await self._rest_of_item(), content]
             case InputCleared() | InputCancelled():

@@ -230,6 +230,7 @@ class DuplexSession:
             size += len(command.pcm)
         elif isinstance(command, TextAppended | ItemCreated | ContextAppended):
             size += len(command.text)
+            size += len(command.pcm) if isinstance(command, ItemCreated) else 0
         limit = self._state.limits.max_pending_input_bytes_per_session
         if self._held_bytes + size > limit:
             error = InputBackpressure("the session is still opening; send slower")

@@ -1,5 +1,6 @@
 """Handlers for conversation items and for what the client has played."""
 
+from dataclasses import replace
 from typing import assert_never
 
 from session.context import ContextMessage
@@ -25,9 +26,9 @@ from session.events import (
 )
 from session.ids import ItemId, ResponseId
 from session.ledger.history import FRONT, KEPT_ITEMS, Item, message_id
-from session.ledger.spans import Turn
+from session.ledger.spans import Span, Turn
 from session.lifecycle import TurnTrigger, move_turn
-from session.state import SessionState
+from session.state import SessionState, Utterance
 from session.stimuli import (
     ItemCreated,
     ItemDeleted,
@@ -36,6 +37,7 @@ from session.stimuli import (
     PlaybackAcked,
 )
 from session.tools import ToolOutput
+from session.unit import INPUT_RATE_HZ, SAMPLE_BYTES, samples_to_ms
 from session.user_items import disown_words, is_promised
 
 ItemCommand = ItemCreated | ItemRetrieved | ItemDeleted | ItemTruncated | PlaybackAcked
@@ -90,28 +92,45 @@ def _create(state: SessionState, created: ItemCreated) -> list[Effect]:
     previous = created.previous_item_id or state.history.last_id
     if previous == FRONT:
         previous = None
-    item = Item(item_id, created.role, created.text, call_id=created.call_id)
+    audio_ms = samples_to_ms(len(created.pcm) // SAMPLE_BYTES, INPUT_RATE_HZ)
+    item = Item(
+        item_id,
+        created.role,
+        created.text,
+        is_audio=bool(created.pcm),
+        call_id=created.call_id,
+        audio_ms=audio_ms,
+    )
     state.history.add(item, after=created.previous_item_id)
     before = next(filter(state.input.queue.holds, state.history.after(item_id)), None)
+    state.input.add_item(_turn_of(created, item_id), before=before)
     if created.call_id is not None:
         state.calls.answer(created.call_id)
-        output = ToolOutput(created.call_id, created.text)
-        turn = Turn((), "", item_id, is_wanted=False, tool_outputs=(output,))
-    elif created.role == "user":
-        turn = Turn((), created.text, item_id, is_wanted=False)
-    else:
-        message = ContextMessage(created.role, created.text)
-        turn = Turn((), "", item_id, is_wanted=False, message=message)
-    state.input.queue.add(turn, before=before)
+    if created.pcm:
+        state.utterances.append(
+            Utterance(item_id, 0, audio_ms, state.input.total_bytes, is_whole=True)
+        )
     view = view_of(state, item)
     return [Emit(ItemAdded(view, previous)), Emit(ItemDone(view, previous))]
+
+
+def _turn_of(created: ItemCreated, item_id: ItemId) -> Turn:
+    """Return what the model is to be given of an item, at its place among others."""
+    waits = Turn((), "", item_id, is_wanted=False)
+    if created.call_id is not None:
+        return replace(waits, tool_outputs=(ToolOutput(created.call_id, created.text),))
+    if created.role != "user":
+        return replace(waits, message=ContextMessage(created.role, created.text))
+    spans = (Span(created.pcm, is_speech=True),) if created.pcm else ()
+    return replace(waits, spans=spans, text=created.text, is_whole=True)
 
 
 def _create_refusal(state: SessionState, created: ItemCreated) -> DuplexError | None:
     error = _output_refusal(state, created.call_id) if created.call_id is not None else None
     if error is not None:
         return error
-    if created.role == "user" and not state.profile.text_input:
+    has_text = bool(created.text) or not created.pcm
+    if created.role == "user" and has_text and not state.profile.text_input:
         return UnsupportedOption(
             f"{state.config.model} takes no text input", code="text_only_turn_unsupported"
         )
@@ -132,13 +151,18 @@ def _create_refusal(state: SessionState, created: ItemCreated) -> DuplexError | 
     after = created.previous_item_id
     if after not in (None, FRONT) and state.history.get(after) is None:
         return IllegalNow(f"no item {after}", code="item_not_found", param="previous_item_id")
-    limit = state.limits.max_pending_input_bytes_per_session
+    return _no_room(state, created)
+
+
+def _no_room(state: SessionState, created: ItemCreated) -> InputBackpressure | None:
+    limits, size = state.limits, len(created.text) + len(created.pcm)
+    is_full = state.input.waiting_bytes + size > limits.max_pending_input_bytes_per_session
     # A conversation that is brought along is longer than the turns that may wait for the model.
-    if (
-        state.input.waiting_bytes + len(created.text) > limit
-        or state.input.waiting_items >= KEPT_ITEMS
-    ):
+    if is_full or state.input.waiting_items >= KEPT_ITEMS:
         return InputBackpressure("too much input waits for response.create; send it later")
+    most = limits.max_pending_turns_per_session
+    if created.pcm and state.input.pending_turns >= most:
+        return InputBackpressure(f"{most} spoken items are already waiting for response.create")
     return None
 
 

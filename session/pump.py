@@ -157,18 +157,26 @@ def _submit_unit(state: SessionState, unit: Unit, now: float) -> SubmitUnit:
         now=now,
     )
     told_byte = state.input.waits_from_byte
-    state.utterances = deque(_brought(each, pending.seq, told_byte) for each in state.utterances)
+    state.utterances = deque(
+        each if _waits(state, each, told_byte) else _brought(each, pending.seq)
+        for each in state.utterances
+    )
     return SubmitUnit(
         state.fence, pending.seq, pending.operation_id, unit, pending.config_generation
     )
 
 
-def _brought(utterance: Utterance, seq: int, told_byte: int) -> Utterance:
-    """Note that unit `seq`, after which the model has all to `told_byte`, brings an end to it."""
+def _waits(state: SessionState, utterance: Utterance, told_byte: int) -> bool:
+    """Whether the model lacks the end of an utterance when it has all to `told_byte`."""
+    if utterance.is_whole:
+        return state.input.queue.holds(utterance.item_id)
+    return utterance.end_byte > told_byte  # the model was busy when it came
+
+
+def _brought(utterance: Utterance, seq: int) -> Utterance:
+    """Note that unit `seq` brings its end to the model, if it has ended and that is news."""
     if utterance.ended_ms is None or utterance.last_seq is not None:
         return utterance
-    if utterance.end_byte > told_byte:
-        return utterance  # the end waits behind this unit: the model was busy when it came
     return replace(utterance, last_seq=seq)
 
 

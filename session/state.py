@@ -47,6 +47,8 @@ class Utterance:
     """Where its end was found, in bytes of the session's input."""
     last_seq: int | None = None
     """The unit that brought its end to the model: no words by then, no words at all."""
+    is_whole: bool = False
+    """Its audio came with its item, not with the stream."""
     is_deleted: bool = False
     """The client has deleted the item; its words, when they come, are nobody's."""
 

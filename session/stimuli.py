@@ -150,15 +150,15 @@ class PlaybackAcked:
 
 @dataclass(frozen=True, slots=True)
 class ItemCreated:
-    """`conversation.item.create` with text content or a function call's output."""
+    """`conversation.item.create`: words, a user's 16 kHz PCM16, or, with `call_id`, an output."""
 
     role: str
     text: str
     item_id: ItemId | None = None
     previous_item_id: ItemId | None = None
     call_id: str | None = None
-    """Set for `function_call_output`."""
     event_id: str | None = None
+    pcm: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

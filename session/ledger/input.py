@@ -58,6 +58,9 @@ class InputLedger:
     """All input of one session."""
 
     total_bytes: int = 0
+    """Audio of the stream: what has been appended since the session began."""
+    item_bytes: int = 0
+    """Audio that came with items."""
     accepted_bytes: int = 0
     discarded: Counter[str] = field(default_factory=Counter)
     total_frames: int = 0
@@ -95,8 +98,9 @@ class InputLedger:
 
     @property
     def waits_from_byte(self) -> int:
-        """Where the oldest audio that has not gone out begins; the end of all input without any."""
-        waiting = [*self._open, *(span for turn in self._waiting_turns() for span in turn.spans)]
+        """Where the oldest audio of the stream that has not gone out begins, or else its end."""
+        turns = (turn for turn in self._waiting_turns() if not turn.is_whole)
+        waiting = [*self._open, *(span for turn in turns for span in turn.spans)]
         return min((span.start_byte for span in waiting), default=self.total_bytes)
 
     @property
@@ -159,6 +163,11 @@ class InputLedger:
         self.open_item.texts.append(text)
         self._text_chars += len(text)
 
+    def add_item(self, turn: Turn, *, before: ItemId | None = None) -> None:
+        """Take what the client made an item of; it goes out before the item that is `before`."""
+        self.item_bytes += turn.n_bytes
+        self.queue.add(turn, before=before)
+
     # --- becoming a turn -------------------------------------------------------------------------
 
     def commit_open(self, item_id: ItemId, *, is_wanted: bool) -> None:
@@ -183,10 +192,16 @@ class InputLedger:
         return turn
 
     def drop_turn(self, item_id: ItemId) -> bool:
-        """Forget a committed turn whose item was deleted; return whether there was one."""
+        """Forget a committed turn whose item was deleted; return whether there was one.
+
+        What has gone out does not come back, unless it is spoken: that audio has its place.
+        """
         gone = self.queue.drop(item_id)
         for turn in gone:
             self._drop(turn.spans, "deleted")
+        if self._reservation is not None:
+            kept = (p for p in self._reservation.parts if p.spans or p.item_id != item_id)
+            self._reservation = replace(self._reservation, parts=tuple(kept))
         return bool(gone)
 
     # --- going out -------------------------------------------------------------------------------
@@ -286,8 +301,12 @@ class InputLedger:
     def validate(self) -> None:
         """Raise LocalProtocolError unless every byte and every frame is in exactly one place."""
         placed = self.pending_bytes + self.accepted_bytes + self.discarded.total()
-        if placed != self.total_bytes or self._open_bytes != pcm_bytes(self._open):
-            raise LocalProtocolError(f"input ledger: {self.total_bytes} in, {placed} placed")
+        if placed != self.total_bytes + self.item_bytes or self._open_bytes != pcm_bytes(
+            self._open
+        ):
+            raise LocalProtocolError(
+                f"input ledger: {self.total_bytes} + {self.item_bytes} in, {placed} placed"
+            )
         held = [*self._open, *self._reserved()]
         held += [span for turn in self._waiting_turns() for span in turn.spans]
         frames = frame_count(held) + self.accepted_frames + self.discarded_frames.total()

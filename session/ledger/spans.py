@@ -51,6 +51,8 @@ class Turn:
     """An answer is asked for although nothing was said."""
     is_fresh: bool = False
     """Its answer sees `messages` and `text` alone."""
+    is_whole: bool = False
+    """Its audio came with its item and is no part of the stream."""
 
     @property
     def chars(self) -> int:

@@ -7,6 +7,7 @@ from session.ids import SessionId
 from session.socket_stimuli import EventAcked
 from session.stimuli import (
     CloseRequested,
+    ItemCreated,
     SilentCommand,
 )
 
@@ -43,4 +44,15 @@ class SessionResumeAsked:
     event_id: str | None = None
 
 
-Command = AudioReceived | SessionResumeAsked | EventAcked | SilentCommand | CloseRequested
+@dataclass(frozen=True, slots=True)
+class ItemReceived:
+    """`conversation.item.create` of a user's audio before that is converted."""
+
+    item: ItemCreated
+    audio: bytes = field(repr=False)
+    """In the session's input format, all of it."""
+
+
+Command = (
+    AudioReceived | ItemReceived | SessionResumeAsked | EventAcked | SilentCommand | CloseRequested
+)

@@ -7,9 +7,9 @@ from pydantic import BaseModel, ConfigDict
 from session.errors import MalformedEvent, UnsupportedOption
 from session.ids import ItemId
 from session.realtime.client_events import ClientEvent, Id, Text
-from session.realtime.commands import Command
+from session.realtime.commands import Command, ItemReceived
 from session.realtime.input_items import TEXT_PARTS
-from session.realtime.readers import MAX_TEXT_CHARS, missing, too_long
+from session.realtime.readers import MAX_TEXT_CHARS, base64_bytes, missing, too_long
 from session.stimuli import ItemCreated
 
 
@@ -20,6 +20,8 @@ class ContentPart(BaseModel):
 
     type: str
     text: Text | None = None
+    audio: str | None = None
+    """Base64 of the session's input format, for the `input_audio` of a user."""
 
 
 class NewItem(BaseModel):
@@ -46,7 +48,7 @@ class ConversationItemCreate(ClientEvent):
         """Return the stimulus."""
         match self.item.type:
             case "message":
-                return self._created(_role(self.item), _text(self.item))
+                return self._message()
             case "function_call_output":
                 if self.item.call_id is None or self.item.output is None:
                     raise MalformedEvent(
@@ -57,6 +59,19 @@ class ConversationItemCreate(ClientEvent):
                 return self._created("tool", self.item.output)
             case _:
                 raise _unsupported("item.type", "message or function_call_output")
+
+    def _message(self) -> Command:
+        role = _role(self.item)
+        spoken = [each for each in self.item.content or [] if each.type == "input_audio"]
+        if role != "user" or not spoken:
+            return self._created(role, _text(self.item))
+        if len(spoken) > 1:
+            raise _unsupported("item.content", "of one input_audio at most")
+        index = (self.item.content or []).index(spoken[0])
+        if spoken[0].audio is None:
+            raise missing(f"item.content.{index}.audio")
+        audio = base64_bytes(spoken[0].audio, f"item.content.{index}.audio")
+        return ItemReceived(self._created(role, _text(self.item)), audio)
 
     def _created(self, role: str, text: str) -> ItemCreated:
         previous = self.previous_item_id
@@ -81,8 +96,10 @@ def _text(item: NewItem) -> str:
         raise missing("item.content")
     texts: list[str] = []
     for index, part in enumerate(item.content):
+        if part.type == "input_audio" and item.role == "user":
+            continue
         if part.type not in TEXT_PARTS:
-            raise _unsupported(f"item.content.{index}.type", "text; speak through the input buffer")
+            raise _unsupported(f"item.content.{index}.type", "text, or input_audio of the user")
         if part.text is None:
             raise missing(f"item.content.{index}.text")
         texts.append(part.text)

@@ -4,7 +4,7 @@ import pytest
 
 from session.config import AudioEncoding, AudioFormat, ConfigPatch, ResponseOptions
 from session.ids import ItemId, ResponseId, SessionId
-from session.realtime.commands import AudioReceived, Command, SessionResumeAsked
+from session.realtime.commands import AudioReceived, Command, ItemReceived, SessionResumeAsked
 from session.realtime.decode import ALIASES, CLIENT_EVENTS
 from session.socket_stimuli import EventAcked
 from session.stimuli import (
@@ -35,6 +35,11 @@ MESSAGE: Fields = {
     "type": "message",
     "role": "user",
     "content": [{"type": "input_text", "text": "a"}, {"type": "text", "text": "b"}],
+}
+SPOKEN = {
+    "type": "message",
+    "role": "user",
+    "content": [{"type": "input_audio", "audio": "AAEC"}, {"type": "input_text", "text": "a"}],
 }
 OUTPUT: Fields = {"type": "function_call_output", "call_id": "call_1", "output": "{}"}
 
@@ -84,6 +89,11 @@ GOOD: list[tuple[str, Fields, Command]] = [
         "conversation.item.create",
         {"item": {**MESSAGE, "id": "item_a"}, "previous_item_id": "item_b"},
         ItemCreated("user", "a\nb", ITEM, ItemId("item_b"), None, "c-1"),
+    ),
+    (
+        "conversation.item.create",
+        {"item": SPOKEN},
+        ItemReceived(ItemCreated("user", "a", None, None, None, "c-1"), b"\x00\x01\x02"),
     ),
     (
         "conversation.item.create",

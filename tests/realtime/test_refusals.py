@@ -144,9 +144,29 @@ BAD: list[tuple[str, Fields, str, str]] = [
         TOO_LONG,
         "item.content",
     ),
+    (CREATE, part(type="input_audio"), MISSING, "item.content.0.audio"),
+    (CREATE, part(type="input_audio", audio="AAA"), "bad_audio", "item.content.0.audio"),
     (
         CREATE,
-        part(type="input_audio", audio="AAAA"),
+        {
+            "item": {
+                "type": "message",
+                "role": "user",
+                "content": 2 * [{"type": "input_audio", "audio": "AAAA"}],
+            }
+        },
+        "unsupported_item_content",
+        "item.content",
+    ),
+    (
+        CREATE,
+        {
+            "item": {
+                "type": "message",
+                "role": "system",
+                "content": [{"type": "input_audio", "audio": "AAAA"}],
+            }
+        },
         "unsupported_item_content",
         "item.content.0.type",
     ),

@@ -96,7 +96,14 @@ class SessionMachine(RuleBasedStateMachine):
         opened=st.sampled_from([True, True, False]),
     )
     def start(self, config: object, short: bool, opened: bool) -> None:
-        profile = replace(PROFILE, accepts_short_units=short, tools=True)
+        options = PROFILE.response_options | {"input"}
+        profile = replace(
+            PROFILE,
+            accepts_short_units=short,
+            tools=True,
+            messages=True,
+            response_options=options,
+        )
         limits = SessionLimits(
             max_pending_input_bytes_per_session=6 * 32_000,
             max_continuations=4,
@@ -153,12 +160,15 @@ class SessionMachine(RuleBasedStateMachine):
                 TextAppended("and"),
                 ResponseRequested(ResponseOptions()),
                 ResponseRequested(ResponseOptions(is_out_of_band=True)),
+                ResponseRequested(ResponseOptions(), is_bare=True),
+                ResponseRequested(ResponseOptions(is_out_of_band=True, input=())),
                 ResponseCancelRequested(),
                 OutputClearRequested(),
                 BargedIn(),
                 HeartbeatReceived(),
                 ItemCreated("user", "hello"),
                 ItemCreated("system", "be kind"),
+                ItemCreated("user", "", pcm=bytes(6_400)),
                 ItemCreated("tool", "24", call_id="call_1"),
                 ItemCreated("tool", "25", call_id="call_2"),
                 SessionConfigured(ConfigPatch((("temperature", 0.3),))),

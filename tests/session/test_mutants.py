@@ -179,6 +179,12 @@ MUTANTS = [
         "if request is not None and request.is_fresh and not self._turns:",
     ),
     Mutant(
+        "words of a spoken item are given up before it has gone out",
+        "pump.py",
+        "    if utterance.is_whole:\n",
+        "    if False:\n",
+    ),
+    Mutant(
         "audio that comes back goes behind its item",
         "ledger/input.py",
         "        if reservation.serial != self.open_item.serial:\n",
@@ -396,8 +402,8 @@ MUTANTS = [
     Mutant(
         "words are given up before the model has the end of the speech",
         "pump.py",
-        "    if utterance.end_byte > told_byte:\n",
-        "    if False:\n",
+        "    return utterance.end_byte > told_byte",
+        "    return False",
     ),
     Mutant(
         "a stale stimulus moves the clock of playback",

@@ -25,6 +25,10 @@ WORDS = ("yes. ", "one two ", "three, four. ", "done", "well ")
 MS = (1, 20, 31, 32, 33, 100, 199, 200, 201, 200, 200, 700, 701, 1000)
 """Sizes around the boundaries of window, unit and acknowledgement, where faults live."""
 MAX_STEPS = 400
+_KINDS_OF_ANSWERS = [
+    *("aside", "text", "warm", "refused", "bare", "bare"),
+    *("apart", "apart", "apart from nothing", "apart from nobody"),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,7 @@ def _intention(rng: random.Random) -> Intention:
         "barge": 0.3,
         "text": 0.3,
         "item": 0.5,
+        "voice_item": 0.2,
         "output": 0.3,
         "cut": 0.3,
         "delete": 0.2,
@@ -216,12 +221,12 @@ class Author:
                     rng.choice([None, None, None, True, False]),
                 )
             case "create":
-                return (rng.choice(["plain"] * 5 + ["aside", "text", "warm", "refused"]),)
+                return (rng.choice(["plain"] * 5 + _KINDS_OF_ANSWERS),)
             case "text":
                 return (rng.choice([*WORDS, ""]),)
             case "item":
                 return (
-                    rng.choice(["user"] * 5 + ["system"]),
+                    rng.choice(["user"] * 3 + ["system", "system", "assistant"]),
                     rng.choice([None, None, None, "note_1", "note_1", "the spoken"]),
                     rng.choice([None, None, None, 0, 2, "root", "nowhere"]),
                 )
@@ -238,6 +243,8 @@ class Author:
 
     def _short_command(self, what: str, back: int) -> tuple[Arg, ...]:
         rng = self._rng
+        if what == "voice_item":
+            return (rng.choice([1, 20, 200, 1000]),)
         if what in ("output", "delete", "show"):
             return (back,)
         if what == "update":

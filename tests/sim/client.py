@@ -10,6 +10,7 @@ from session.ids import AttachmentId
 from session.outbox import Frame
 from session.socket_stimuli import SocketLost
 from tests.sim.actor import Actor
+from tests.sim.samples import ITEMS_FROM
 from tests.sim.shadow import FREE_TYPES
 from tests.sim.violation import Violation
 
@@ -92,6 +93,9 @@ class Client:
         self.calls: list[str] = []
         self.next_pair = 1
         """Number of the next pair of samples that it says."""
+        self.next_item_pair = ITEMS_FROM
+        """The same for the audio of its items."""
+        self.next_message = 1
         self.spoken_id: str | None = None
         """Item that the newest speech_started named."""
         self.has_ended = False

@@ -18,6 +18,7 @@ INTERESTING: Final = frozenset(
         # the conversation
         *("answer completed", "answer cancelled", "answer failed", "epoch moved"),
         *("continuation", "overlap deferred", "tool call", "PlaybackAdvanced", "ItemCut"),
+        *("bare answer", "answer apart", "told", "spoken item"),
         *("answered early", "early answer taken back"),
         *("InputTimedOut", "error: input_backpressure"),
         # the ends

@@ -23,6 +23,8 @@ from session.events import (
     Event,
     FunctionCalled,
     InputItemCommitted,
+    ItemAdded,
+    ItemRemoved,
     ResponseFinished,
     ResponseStarted,
     SessionClosed,
@@ -41,6 +43,7 @@ from session.stimuli import (
     AudioAppended,
     ConfigureFailed,
     InputCancelled,
+    ItemCreated,
     OpenFailed,
     Received,
     SessionConfigured,
@@ -60,6 +63,7 @@ from tests.session.observer import Observer
 from tests.sim.answers import Updates, check_answered
 from tests.sim.samples import Accepted
 from tests.sim.stages import SlotBook
+from tests.sim.told import Told
 from tests.sim.violation import Violation
 
 FENCED = (
@@ -119,6 +123,7 @@ class Laws:
         self._answered: tuple[Unit, int] | None = None
         """The unit whose answer has come and may not count yet, and its epoch."""
         self._accepted = Accepted()
+        self._told = Told()
         self._was_open = self._was_out = False
         self._is_configuring = False
         """Whether the stages owe an answer about settings, in this epoch."""
@@ -152,8 +157,10 @@ class Laws:
         command = stimulus.command if isinstance(stimulus, Received) and not is_stale else None
         if isinstance(command, SessionConfigured):
             self._updates.asked(command)
-        elif isinstance(command, AudioAppended):
+        elif isinstance(command, AudioAppended | ItemCreated):
             self._accepted.came(command.pcm)
+            is_item = isinstance(command, ItemCreated) and bool(command.pcm)
+            self._common.seen["spoken item"] += is_item
         self._stale = self._frozen() if is_stale else None
         if is_stale:
             self._common.seen[f"stale {type(stimulus).__name__}"] += 1
@@ -203,6 +210,7 @@ class Laws:
         self._check_visibility(stimulus, effects)
         self._check_attachment(stimulus, effects)
         self._check_units(effects, now)
+        self._check_told(effects)
         self._check_wakes(stimulus, effects, now)
         self._check_tables(now)
         for effect in effects:
@@ -216,6 +224,7 @@ class Laws:
         (unit, epoch), self._answered = self._answered, None
         if epoch == self._session.fence.epoch:
             self._accepted.take(unit)
+            self._told.take(unit)
         else:
             self._common.seen["early answer taken back"] += 1
 
@@ -305,6 +314,23 @@ class Laws:
         if self._observer.out is None:
             self.submitted_at_s = None
 
+    def _check_told(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Emit(event=ItemAdded(item=item)) if item.role in ("system", "assistant"):
+                    self._told.came(item.item_id, item.text)
+                case Emit(event=ItemRemoved(item_id=item_id)):
+                    self._told.removed(item_id)
+                case _:
+                    pass
+        if self.state.life is not Life.OPEN:
+            return
+        held = [turn.message.text for turn in self.state.input.queue.waiting if turn.message]
+        is_out = self._observer.out is not None or self._answered is not None
+        if is_out and self._unit is not None:
+            held += [each.text for each in self._unit.messages]
+        self._told.check(held)
+
     def _was_said(self, heard: str) -> bool:
         return any(said.startswith(heard) for said in self._observer.transcripts.values())
 
@@ -375,8 +401,11 @@ class Laws:
             seen["let go for its silence"] += 1
         if isinstance(effect, CancelStages):
             seen["epoch moved"] += 1
-        if isinstance(effect, SubmitUnit) and effect.unit.is_continuation:
-            seen["continuation"] += 1
+        if isinstance(effect, SubmitUnit):
+            seen["continuation"] += effect.unit.is_continuation
+            seen["bare answer"] += effect.unit.is_bare and not effect.unit.is_fresh
+            seen["answer apart"] += effect.unit.is_fresh
+            seen["told"] += bool(effect.unit.messages)
         if isinstance(effect, Emit):
             _count_event(effect.event, seen)
 

@@ -7,6 +7,8 @@ from session.unit import Unit
 from tests.sim.violation import Violation
 
 PAIRS_PER_MS: Final = 8
+ITEMS_FROM: Final = 1 << 31
+"""Audio that comes with items has numbers of its own: its place is its item's."""
 
 
 def numbered(first: int, ms: int) -> bytes:
@@ -24,16 +26,22 @@ class Accepted:
         self._newest = 0
         self._cancelled = 0
         """Everything up to here was cancelled by the client, but for what was at the model."""
+        self._newest_of_items = self._cancelled_of_items = ITEMS_FROM - 1
         self._spared: list[tuple[int, int]] = []
 
     def came(self, pcm: bytes) -> None:
-        """An append has come in."""
-        if pcm:
-            self._newest = array("I", pcm[-4:])[0]
+        """An append, or an item with audio, has come in."""
+        if not pcm:
+            return
+        newest = array("I", pcm[-4:])[0]
+        if newest < ITEMS_FROM:
+            self._newest = newest
+        else:
+            self._newest_of_items = newest
 
     def cancel(self, out: Unit | None) -> None:
         """The client cancels its input; `out` is at the model."""
-        self._cancelled = self._newest
+        self._cancelled, self._cancelled_of_items = self._newest, self._newest_of_items
         self._spared += [] if out is None else _runs(out.pcm)
 
     def take(self, unit: Unit) -> None:
@@ -42,11 +50,16 @@ class Accepted:
         for first, last in runs:
             if any(first <= end and start <= last for start, end in self._runs):
                 raise Violation(f"law 1: the model is given samples {first} to {last} again")
-            until = min(last, self._cancelled)
+            cancelled = self._cancelled if last < ITEMS_FROM else self._cancelled_of_items
+            until = min(last, cancelled)
             if first <= until and not any(a <= first and until <= b for a, b in self._spared):
                 raise Violation(f"law 1: samples {first} to {until} were cancelled")
-        if runs != sorted(runs):
+        streamed = [run for run in runs if run[1] < ITEMS_FROM]
+        of_items = [run for run in runs if run[1] >= ITEMS_FROM]
+        if streamed != sorted(streamed) or of_items != sorted(of_items):
             raise Violation("law 1: a unit's samples are out of order")
+        if of_items and not unit.closes_input:
+            raise Violation("law 1: an item's audio is in the stream")
         if not unit.closes_input and runs:
             if runs[0][0] < self._streamed:
                 raise Violation("law 1: the stream goes back")

@@ -17,11 +17,12 @@ MAX_SESSIONS = 2
 PROFILE = ModelProfile(
     unit_ms=200,
     text_input=True,
+    messages=True,
     tools=True,
     video_input=True,
     input_transcription=True,
     updatable=frozenset({"temperature"}),
-    response_options=frozenset({"temperature", "instructions"}),
+    response_options=frozenset({"temperature", "instructions", "input"}),
 )
 TOOLS = ToolList((Tool("look_up"),))
 

@@ -12,6 +12,7 @@ from session.config import (
     ResponseOptions,
     TurnDetection,
 )
+from session.context import ContextMessage, ItemReference
 from session.effects import (
     CancelStages,
     CloseStages,
@@ -54,6 +55,7 @@ from tests.sim.client import Client, Socket
 from tests.sim.samples import PAIRS_PER_MS, numbered
 from tests.sim.stages import Call, StageSide
 from tests.sim.story import Step
+from tests.sim.told import APART
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -236,6 +238,10 @@ def _say(
     return Spoken(append, probability)
 
 
+_APART: Final = (ContextMessage("system", f"{APART}: be kind"), ContextMessage("user", APART))
+_NOBODY: Final = (ItemReference(ItemId("item_of_nobody")),)
+
+
 def _create(client: Client, kind: str) -> ResponseRequested:
     options = {
         "plain": ResponseOptions(),
@@ -243,8 +249,12 @@ def _create(client: Client, kind: str) -> ResponseRequested:
         "text": ResponseOptions(output_modalities=("text",)),
         "warm": ResponseOptions(settings=AnswerSettings(temperature=0.9)),
         "refused": ResponseOptions(settings=AnswerSettings(speed=2.0)),
+        "bare": ResponseOptions(),
+        "apart": ResponseOptions(is_out_of_band=True, input=_APART),
+        "apart from nothing": ResponseOptions(is_out_of_band=True, input=()),
+        "apart from nobody": ResponseOptions(is_out_of_band=True, input=_NOBODY),
     }
-    return ResponseRequested(options[kind])
+    return ResponseRequested(options[kind], is_bare=kind == "bare")
 
 
 def _ack(
@@ -269,12 +279,22 @@ def _item(client: Client, role: str, name: str | None, after: int | str | None) 
     """Make an item, after the newest, after another one, or after something that is no item."""
     previous = _pick(client.items, after) if isinstance(after, int) else after
     name = client.spoken_id if name == "the spoken" else name
+    text = "a text"
+    if role != "user":
+        text = f"message {client.next_message}"
+        client.next_message += 1
     return ItemCreated(
         role,
-        "a text",
+        text,
         item_id=None if name is None else ItemId(name),
         previous_item_id=None if previous is None else ItemId(previous),
     )
+
+
+def _voice_item(client: Client, ms: int) -> ItemCreated:
+    pcm = numbered(client.next_item_pair, ms)
+    client.next_item_pair += ms * PAIRS_PER_MS
+    return ItemCreated("user", "", pcm=pcm)
 
 
 def _cancel(client: Client, back: int | None) -> ResponseCancelRequested:
@@ -305,6 +325,7 @@ _COMMAND: Final[dict[str, Commands]] = {
     "barge": lambda _: BargedIn(),
     "text": lambda _, text: TextAppended(text),
     "item": _item,
+    "voice_item": _voice_item,
     "output": _output,
     "cut": lambda client, back, ms: ItemTruncated(_item_id(client, back), ms),
     "delete": lambda client, back: ItemDeleted(_item_id(client, back)),

@@ -63,7 +63,7 @@ def test_a_fault_is_found_and_told_as_a_short_story(kernel: Kernel, law: str, ca
     failure = next(failure for failure in found if failure is not None)
     short = shortened(failure, kernel)
     assert law in short.law
-    assert len(short.story) <= 15
+    assert len(short.story) <= 20
     assert cause in [step.what for step in short.story]
     report = short.report()
     assert f'make sim ARGS="--seed {short.seed}"' in report

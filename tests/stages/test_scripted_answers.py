@@ -190,7 +190,7 @@ async def test_what_a_function_returned_is_answered() -> None:
 # --- what it is told --------------------------------------------------------------------------
 
 KIND, HI = ContextMessage("system", "be kind"), ContextMessage("user", "hi")
-TOLD = {"sentence": "<{told}> {said}", "sentences": 1}
+TOLD: dict[str, Any] = {"sentence": "<{told}> {said}", "sentences": 1}
 QUIET = RuntimeConfig(auto_response=False)
 
 

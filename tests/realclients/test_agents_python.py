@@ -92,10 +92,14 @@ class Conversation:
                 self._said.set()
 
 
+GUIDE = RealtimeAgent(name="Guide", instructions="Be brief.", tools=[get_weather])
+GARDENER = RealtimeAgent(name="Gardener", instructions="You know gardens.")
+PORTER = RealtimeAgent(name="Porter", instructions="Pass people on.", handoffs=[GARDENER])
+
+
 @asynccontextmanager
-async def talking(address: str) -> AsyncIterator[Conversation]:
-    """Run an agent with one tool against the service."""
-    agent = RealtimeAgent(name="Guide", instructions="Be brief.", tools=[get_weather])
+async def talking(address: str, agent: RealtimeAgent[Any] = GUIDE) -> AsyncIterator[Conversation]:
+    """Run an agent against the service."""
     runner = RealtimeRunner(agent)
     session = await runner.run(
         model_config={"url": f"ws://{address}/v1/realtime?model=any", "api_key": "none"}
@@ -163,3 +167,25 @@ def assert_faultless(talk: Conversation, caplog: pytest.LogCaptureFixture) -> No
     for event in wire:
         log.hear(json.dumps(event))
     assert log.faults == []
+
+
+async def test_an_agent_passes_the_caller_on_to_another(
+    address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, logger="openai.agents"):
+        async with talking(address, PORTER) as talk:
+            await talk.say("What is two plus three?")
+            await talk.until("agent_end")
+            await talk.listen(talk.sound())
+            # The voice has been heard, and every setting comes again with the other agent.
+            await talk.say("Please transfer me to the gardener.")
+            passed_on = await talk.until("handoff")
+            assert passed_on.to_agent.name == "Gardener"
+            await talk.until("agent_end", count=3)
+            await talk.session.send_message("What is seven times six?")
+            await talk.until("agent_end", count=4)
+    assert_faultless(talk, caplog)
+    settings = [event.data for event in raw(talk) if event.type == "raw_server_event"]
+    updated = [e["session"] for e in settings if e["type"] == "session.updated"]
+    assert updated[0]["instructions"] != updated[-1]["instructions"]
+    assert "You know gardens." in updated[-1]["instructions"]

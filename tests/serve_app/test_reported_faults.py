@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
+from openai import AsyncOpenAI
+from openai.types.websocket_reconnection import ReconnectingEvent
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
@@ -345,3 +347,27 @@ async def test_a_session_that_has_lasted_long_enough_ends_once() -> None:
         said, code = await to_the_end(line)
         errors = [event["error"]["code"] for event in said if event["type"] == "error"]
         assert (errors, code) == (["session_expired"], 1001)
+
+
+async def test_the_package_comes_back_after_the_longest_session() -> None:
+    limits = SessionLimits(disconnect_grace_s=0, max_session_s=0.3)
+    came_back: list[int] = []
+
+    def on_reconnecting(event: ReconnectingEvent) -> None:
+        came_back.append(event.close_code)
+
+    async with serving(answering(), limits=limits) as service:
+        url = f"http://127.0.0.1:{service.port}/v1"
+        async with (
+            AsyncOpenAI(base_url=url, api_key="none") as sdk,
+            sdk.realtime.connect(
+                model="any", on_reconnecting=on_reconnecting, initial_delay=0.01
+            ) as line,
+        ):
+            await line.input_audio_buffer.clear()
+            created = 0
+            async for event in line:
+                created += event.type == "session.created"
+                if created == 2:
+                    break
+    assert came_back == [1001]

@@ -245,9 +245,22 @@ async def test_a_client_of_the_beta_is_told_once_what_to_change(shown: dict[str,
         assert (line.close_code, line.close_reason) == (1008, "beta_api_shape_disabled")
 
 
+OTHERS = {
+    "/v1/realtime?duplex=1": (update(), "session.created"),
+    "/v1/realtime?duplex=1&dialect=ga": (update(), "session.created"),
+    "/v1/duplex": (update(), "session.created"),
+    "/v1/live/sessions": (client("session.start", session={"model": "any"}), "session.started"),
+}
+"""What opens a session on the other wires, and what it is answered with."""
+
+
 @pytest.mark.parametrize("shown", BETA, ids=["header", "subprotocol"])
-@pytest.mark.parametrize("query", ["duplex=1", "duplex=1&dialect=ga"])
-async def test_the_duplex_wire_does_not_mind_the_beta(query: str, shown: dict[str, Any]) -> None:
-    async with serving(answering()) as service, service.dial(query, **shown) as line:
-        await line.send(update())
-        assert (await hear(line))["type"] == "session.created"
+@pytest.mark.parametrize("target", OTHERS)
+async def test_the_other_wires_do_not_mind_the_beta(target: str, shown: dict[str, Any]) -> None:
+    opening, answer = OTHERS[target]
+    async with (
+        serving(answering()) as service,
+        connect(f"ws://127.0.0.1:{service.port}{target}", **shown) as line,
+    ):
+        await line.send(opening)
+        assert (await hear(line))["type"] == answer

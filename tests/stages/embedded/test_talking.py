@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from session.config import RuntimeConfig
 from session.ids import SessionId
+from session.tools import Tool, ToolOutput
 from session.unit import INPUT_RATE_HZ, SAMPLE_BYTES, Decision, Unit
 from stages.embedded.stage0 import EmbeddedStage0
 from stages.embedded.stage1 import EmbeddedStage1
@@ -151,6 +153,22 @@ async def test_a_closing_unit_is_answered_at_once(caller: Caller) -> None:
     pcm = synthesise("What is two plus three?", tail_s=0.0)
     assert await caller.step(Unit(pcm, closes_input=True), reply)
     assert reply.text == "Two plus three is five."
+
+
+async def test_a_question_aloud_calls_the_function_that_it_is_about(caller: Caller) -> None:
+    """The words are those of a recogniser, and the answer is what the function returned."""
+    city = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    tools = (Tool("get_weather", "Tell the weather in a city.", json.dumps(city)),)
+    await caller.stage0.configure(caller.session, RuntimeConfig(tools=tools, auto_response=False))
+    pcm = synthesise("What is the weather in Paris?", tail_s=0.0)
+    called = await caller.stage0.append(caller.session, Unit(pcm, closes_input=True))
+    (call,) = called.result.calls
+    assert (call.name, json.loads(call.arguments)) == ("get_weather", {"city": "Paris"})
+    reply = Reply()
+    output = ToolOutput(call.call_id, "In Paris it is sunny and twenty degrees.")
+    assert await caller.step(Unit(b"", closes_input=True, tool_outputs=(output,)), reply)
+    assert reply.text == output.output
+    assert wer([normalise(reply.text)], [normalise(recognise(reply.pcm))]) <= 0.25
 
 
 async def test_noise_wakes_nobody(caller: Caller) -> None:

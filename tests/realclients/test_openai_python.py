@@ -11,6 +11,8 @@ from openai import AsyncOpenAI, OpenAI
 from serve_app.g711 import ulaw_decode, ulaw_encode
 from tests.realclients.sentences import RATE_HZ, said
 from tests.support.openai_caller import Line, microphone_on, openai_line
+from tests.support.openai_types import realtime_faults
+from tests.support.realtime_log import RealtimeLog
 from tests.support.speech import normalise, recognise
 
 pytestmark = pytest.mark.clients
@@ -207,7 +209,9 @@ async def test_a_browser_gets_a_secret_that_opens_its_session(address: str) -> N
     assert secret.value.startswith("ek_")
     browser = AsyncOpenAI(base_url=f"http://{address}/v1", api_key=secret.value)
     async with browser, browser.realtime.connect(model="any") as connection:
-        created: Any = await connection.recv()
+        frame = await connection.recv_bytes()
+        created: Any = connection.parse_event(frame)
+    assert realtime_faults(frame.decode()) == []
     assert created.type == "session.created"
     assert created.session.instructions == "Be brief."
 
@@ -221,13 +225,12 @@ def test_the_blocking_client_works_too(address: str) -> None:
         "role": "user",
         "content": [{"type": "input_text", "text": "What is two plus three?"}],
     }
+    log = RealtimeLog()
     with client, client.realtime.connect(model="any") as connection:
         connection.conversation.item.create(item=item)
         connection.response.create()
-        words = []
-        for event in connection:
-            if event.type == "response.output_audio_transcript.delta":
-                words.append(event.delta)
-            elif event.type == "response.done":
-                break
+        while not log.of("response.done"):
+            log.hear(connection.recv_bytes().decode())
+    assert log.faults == []
+    words = [event["delta"] for event in log.of("response.output_audio_transcript.delta")]
     assert "five" in "".join(words)

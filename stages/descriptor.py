@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from session.model_profile import ModelProfile
 from session.unit import INPUT_RATE_HZ, OUTPUT_RATE_HZ
 
-CONTRACT_VERSION = 3
+CONTRACT_VERSION = 4
 """Raised whenever a call or value of `stages.contract` changes meaning."""
 
 

@@ -206,6 +206,11 @@ class Outbox:
         if self._pace is not None and isinstance(content, SpeechDelta):
             self._paced.extend(_Waiting(frame, at_s, 0) for frame in frames(content))
             return
+        if isinstance(content, CloseSocket):
+            # Whoever closes has waited for what is to be heard, or does not want it to be.
+            self._paced = deque(
+                held for held in self._paced if not isinstance(held.content, SpeechDelta)
+            )
         if self._pace is not None and isinstance(content, BEHIND_SPEECH):
             self._paced.append(_Waiting(content, at_s, 0))
             return

@@ -1,40 +1,96 @@
 """Speech at the pace at which it is played, and everything else at once."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
-from session.config import SessionLimits
+from session.config import AudioEncoding, AudioFormat, SessionLimits
 from session.effects import CloseSocket, DetachSocket, Emit, Output
 from session.errors import IllegalNow
-from session.events import ErrorRaised, Event, SpeechDelta, TextMark
+from session.events import (
+    ErrorRaised,
+    Event,
+    ItemView,
+    ResponseFinished,
+    SpeechDelta,
+    TextMark,
+)
 from session.fence import Fence
+from session.ids import ItemId, ResponseId, SessionId
 from session.outbox import Frame, Outbox
 from session.pacing import LEAD_S, Pace, frames
+from session.snapshot import Playback
 from session.socket_stimuli import FIRST_ATTACHMENT
-from tests.fakes.ids import SeqIds
-from tests.fakes.rig import EchoProjector
-from tests.realtime.samples import CANCELLED, DELTA, FENCE, FINISHED
+from tests.session.driver import CountingIds
 
+FENCE = Fence(SessionId("s1"), 0, 0, 0)
 TEXT = "One two three, four five six."
-CHUNK = replace(
-    DELTA, pcm=bytes(48_000), transcript=TEXT, audio_ms=1_500, is_turn_end=True,
+CHUNK = SpeechDelta(
+    fence=FENCE,
+    response_id=ResponseId("r"),
+    item_id=ItemId("i"),
+    pcm=bytes(48_000),
+    transcript=TEXT,
+    audio_ms=1_500,
     marks=(TextMark(29, 1_500),),
-)  # fmt: skip
+    playback=Playback(),
+    output_format=AudioFormat(AudioEncoding.PCM16, 24_000),
+    is_turn_end=True,
+)
+FINISHED = ResponseFinished(
+    fence=FENCE,
+    current=FENCE,
+    response_id=ResponseId("r"),
+    item=ItemView(ItemId("i"), "assistant", "completed", TEXT, is_audio=True),
+    previous_item_id=None,
+    status="completed",
+    reason="stop",
+    playback=Playback(),
+    is_committed=True,
+    output_modalities=("audio",),
+)
+CANCELLED = replace(FINISHED, status="cancelled", reason="turn_detected")
 ERROR = ErrorRaised(IllegalNow("not now"))
 CLOSE = CloseSocket(1000, "client_close")
+
+
+@dataclass(frozen=True)
+class Echo:
+    """A wire event that is the kernel's own."""
+
+    event: Event
+    written: dict[str, Event]
+    is_journaled: bool = False
+
+    def to_text(self, event_id: str, server_event_seq: int | None = None) -> str:
+        del server_event_seq
+        self.written[event_id] = self.event
+        return event_id
+
+
+class Echoes:
+    """A dialect whose events are found again by the text of their frames."""
+
+    def __init__(self) -> None:
+        self.written: dict[str, Event] = {}
+
+    def project(self, event: Event) -> list[Echo]:
+        return [Echo(event, self.written)]
+
+    def heard(self, item: Frame | CloseSocket) -> Event | CloseSocket:
+        return item if isinstance(item, CloseSocket) else self.written[item.text]
 
 
 class Line:
     """An outbox that paces, and a reader who always reads."""
 
     def __init__(self, pace: Pace | None) -> None:
-        self._echo = EchoProjector()
+        self._echo = Echoes()
         self.now = 100.0
         self.fence = FENCE
         self.outbox = Outbox(
             self._echo,
-            ids=SeqIds(),
+            ids=CountingIds(),
             limits=SessionLimits(),
             attachment=FIRST_ATTACHMENT,
             keeps_journal=False,
@@ -112,14 +168,22 @@ def test_after_a_pause_it_goes_on_at_once() -> None:
 
 def test_what_is_no_speech_goes_past() -> None:
     line = paced()
-    line.put(CHUNK, FINISHED, ERROR, CLOSE)
+    line.put(CHUNK, FINISHED, ERROR)
     said = line.read()
     assert ERROR in said
     assert FINISHED not in said
     for _ in range(8):
         line.now += 0.1
         said += line.read()
-    assert said[-2:] == [FINISHED, CLOSE]
+    assert said[-1] == FINISHED
+
+
+def test_a_close_does_not_wait_for_what_is_held_back() -> None:
+    line = paced()
+    line.put(CHUNK)
+    assert line.heard_ms() == LEAD_S * 1_000
+    line.put(ERROR, FINISHED, CLOSE)
+    assert line.read() == [ERROR, FINISHED, CLOSE]
 
 
 def test_an_interruption_drops_what_has_not_been_sent() -> None:

@@ -90,15 +90,17 @@ class Speaking:
 class SessionMachine(RuleBasedStateMachine):
     """Drives one session and remembers every call that was made to the stages."""
 
+    profile = PROFILE
+
     @initialize(
         config=st.sampled_from(CONFIGS),
         short=st.booleans(),
         opened=st.sampled_from([True, True, False]),
     )
     def start(self, config: object, short: bool, opened: bool) -> None:
-        options = PROFILE.response_options | {"input"}
+        options = self.profile.response_options | {"input"}
         profile = replace(
-            PROFILE,
+            self.profile,
             accepts_short_units=short,
             tools=True,
             messages=True,

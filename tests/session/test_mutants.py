@@ -429,6 +429,36 @@ MUTANTS = [
         "return state.history.get(item_id) is not None or is_promised(state, item_id)",
         "return state.history.get(item_id) is not None",
     ),
+    Mutant(
+        "a session that only finishes speaking goes on hearing",
+        "state.py",
+        "        return self.life in (Life.OPENING, Life.OPEN) and self.drain is None\n",
+        "        return self.life in (Life.OPENING, Life.OPEN)\n",
+    ),
+    Mutant(
+        "what finishes speaking may take for ever",
+        "endings.py",
+        "    if _says_something(state, now) and now < drain.until_s:\n",
+        "    if _says_something(state, now):\n",
+    ),
+    Mutant(
+        "speech that is held back outlives its epoch",
+        "outbox.py",
+        "            is_dropped = _is_stale(content, fence)\n",
+        "            is_dropped = False\n",
+    ),
+    Mutant(
+        "a comment over the user's speech",
+        "on_context.py",
+        "    if state.speech_item_id is not None:\n        return None\n",
+        "",
+    ),
+    Mutant(
+        "input is counted behind what it leads to",
+        "on_input.py",
+        "    effects = _count_frames(state, before + len(append.pcm))\n",
+        "    effects = _count_frames(state, before)\n",
+    ),
 ]
 
 KILLERS = (

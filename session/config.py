@@ -5,18 +5,16 @@ server from them and from the model's descriptor; a client never writes it.
 """
 
 import enum
-import json
 from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 from session.context import ContextMessage, ItemReference
+from session.echoed import EchoedPatch
 from session.model_profile import ModelProfile
 from session.tools import FREE_CHOICE, NO_TOOLS, Tool, ToolChoice, ToolList
 
 MAX_INSTRUCTIONS_CHARS: Final = 65_536
 """Bound of the instructions, whatever has been added to them."""
-ECHO_MAX_BYTES: Final = 65_536
-"""Bound of all fields that a session echoes without using them, as JSON text in UTF-8."""
 
 
 class AudioEncoding(enum.Enum):
@@ -96,10 +94,15 @@ class TurnDetectionPatch:
     """
 
     changes: tuple[tuple[str, object], ...] = ()
+    of_kind: tuple[tuple[str, object], ...] = ()
+    """What a kind that is named, semantic_vad or server_vad, begins with where it was the other."""
 
     def resolve(self, current: TurnDetection | None) -> TurnDetection:
         """Return the settings that `current` becomes."""
         base = current or TurnDetection()
+        begun = replace(base, **dict(self.of_kind))  # type: ignore[arg-type]  # the same
+        if (begun.eagerness is None) is not (base.eagerness is None):
+            base = begun
         return replace(base, **dict(self.changes))  # type: ignore[arg-type]  # checked by decode
 
 
@@ -112,49 +115,6 @@ class TextAppendix:
     def resolve(self, current: str | None) -> str:
         """Return the text that `current` becomes."""
         return f"{current}\n\n{self.text}" if current else self.text
-
-
-@dataclass(frozen=True, slots=True)
-class EchoedPatch:
-    """Fields to echo from now on: name and JSON text. A name that is repeated is replaced."""
-
-    fields: tuple[tuple[str, str], ...]
-    merges_below: str | None = None
-    """In fields whose name begins so, members of an object that are not named stay. Every other
-    field is replaced as a whole."""
-
-    def resolve(self, current: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-        """Merge into `current`; where all together would be too large, newer fields win."""
-        named = dict(self.fields)
-        if self.merges_below is not None:
-            before = dict(current)
-            named = {
-                name: _merged(before[name], text)
-                if name in before and name.startswith(self.merges_below)
-                else text
-                for name, text in named.items()
-            }
-        merged = [pair for pair in current if pair[0] not in named] + list(named.items())
-        kept: list[tuple[str, str]] = []
-        room = ECHO_MAX_BYTES
-        for name, text in reversed(merged):
-            size = len(name.encode()) + len(text.encode())
-            if size <= room:
-                room -= size
-                kept.append((name, text))
-        return tuple(reversed(kept))
-
-
-def _merged(before: str, after: str) -> str:
-    """Return JSON text `after`, with what `before` has besides where both are objects."""
-    old, new = json.loads(before), json.loads(after)
-    return json.dumps(_deep(old, new), ensure_ascii=False, separators=(",", ":"))
-
-
-def _deep(old: object, new: object) -> object:
-    if not (isinstance(old, dict) and isinstance(new, dict)):
-        return new
-    return {**old, **{key: _deep(old.get(key), value) for key, value in new.items()}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +195,8 @@ class SessionConfig:
     """Whether the client is told how much input has come in (`session.stream_events`)."""
     opening_messages: tuple[ContextMessage, ...] = ()
     """What was said before the session, oldest first; once it is open they are items."""
+    wants_transcription: bool = False
+    """Whether the client asks to be told what the user said, where its dialect has it ask."""
     echoed: tuple[tuple[str, str], ...] = ()
     """Fields we accept and do not use: name and its JSON text, echoed as they came."""
 

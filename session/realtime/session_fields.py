@@ -12,11 +12,11 @@ from typing import Final
 from session.config import (
     AudioFormat,
     ConfigPatch,
-    EchoedPatch,
     OverlapPolicy,
     PlaybackCommitPolicy,
     TurnDetectionPatch,
 )
+from session.echoed import EchoedPatch
 from session.errors import MalformedEvent, UnsupportedOption
 from session.realtime import audio_formats
 from session.realtime.readers import (

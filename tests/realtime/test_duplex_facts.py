@@ -10,11 +10,11 @@ from session.config import (
     AudioEncoding,
     AudioFormat,
     ConfigPatch,
-    EchoedPatch,
     SessionLimits,
     TurnDetection,
     default_config,
 )
+from session.echoed import EchoedPatch
 from session.errors import AdmissionRefused, IllegalNow, LocalProtocolError, StageTimeout
 from session.events import (
     ErrorRaised,

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from session.config import AudioEncoding, AudioFormat, EchoedPatch, SessionLimits
+from session.config import AudioEncoding, AudioFormat, SessionLimits
+from session.echoed import EchoedPatch
 from session.errors import IllegalNow
 from session.events import (
     ErrorRaised,

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from session.config import AudioEncoding, AudioFormat, ConfigPatch, EchoedPatch, SessionConfig
+from session.config import AudioEncoding, AudioFormat, ConfigPatch, SessionConfig
 from session.context import ContextMessage
+from session.echoed import EchoedPatch
 from session.model_profile import ModelProfile
 from session.realtime.commands import AudioReceived, Command
 from session.realtime.live.client_events import COMMANDS, REFUSAL_CODES

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from session import socket_events
-from session.config import AudioEncoding, AudioFormat, EchoedPatch, TurnDetection
+from session.config import AudioEncoding, AudioFormat, TurnDetection
+from session.echoed import EchoedPatch
 from session.errors import IllegalNow, ItemMissing
 from session.events import (
     AnswerItemOpened,
@@ -55,7 +56,9 @@ from tests.realtime.samples import (
 ASKED = replace(STARTED, output_modalities=("audio",))
 SPOKEN = replace(USER_SPEECH, text="hello")
 TRANSCRIBING = replace(
-    CONFIG, echoed=EchoedPatch((("audio.input.transcription", '{"model":"w"}'),)).resolve(())
+    CONFIG,
+    wants_transcription=True,
+    echoed=EchoedPatch((("audio.input.transcription", '{"model":"w"}'),)).resolve(()),
 )
 
 

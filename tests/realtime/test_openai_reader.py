@@ -10,10 +10,10 @@ from session.config import (
     AudioEncoding,
     AudioFormat,
     ConfigPatch,
-    EchoedPatch,
     SessionConfig,
     TurnDetection,
 )
+from session.echoed import EchoedPatch
 from session.realtime.commands import AudioReceived
 from session.realtime.dialects.openai_shapes import error_object
 from session.realtime.openai.reader import STANDARD_EVENTS, VENDOR_EVENTS, OpenAIReader
@@ -209,8 +209,51 @@ def test_tools_of_remote_servers_are_said_back_and_not_called() -> None:
     assert json.loads(dict(config.echoed)["tools"]) == [server]
 
 
-def test_tools_that_are_no_list_are_a_problem_of_a_model_that_calls_them() -> None:
-    assert update(tools="all").tools.problem
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("tools", "all", "invalid_type"),
+        ("tools", [7], "invalid_type"),
+        ("tool_choice", 7, "invalid_type"),
+        ("parallel_tool_calls", "yes", "invalid_type"),
+        ("include", {"a": 1}, "invalid_type"),
+        ("include", [None], "invalid_type"),
+        ("prompt", "pmpt_1", "invalid_type"),
+        ("prompt", {}, "missing_required_parameter"),
+        ("reasoning", [], "invalid_type"),
+        ("tracing", True, "invalid_type"),
+        ("tracing", {"workflow_name": 7}, "invalid_type"),
+        ("truncation", 0.5, "invalid_type"),
+        ("truncation", {"type": "retention_ratio"}, "missing_required_parameter"),
+        ("audio.input.transcription", "whisper-1", "invalid_type"),
+        ("audio.input.transcription", {"model": 1}, "invalid_type"),
+        ("audio.input.noise_reduction", "near_field", "invalid_type"),
+    ],
+)
+def test_what_is_only_said_back_has_the_type_of_the_schema(
+    name: str, value: object, code: str
+) -> None:
+    *above, last = name.split(".")
+    session: dict[str, object] = {last: value}
+    for each in reversed(above):
+        session = {each: session}
+    event = {"type": "session.update", "session": session}
+    assert refusal(event) == (code, f"session.{name}")
+
+
+def test_words_of_a_newer_client_are_said_back() -> None:
+    tracing = {"workflow_name": "a", "since": 2031}
+    config = update(tracing=tracing, audio={"input": {"noise_reduction": {"type": "in_a_car"}}})
+    assert json.loads(dict(config.echoed)["tracing"]) == tracing
+
+
+def test_words_are_told_also_where_the_wish_is_too_long_to_say_back() -> None:
+    config = update(audio={"input": {"transcription": {"prompt": "x" * 40_000}}})
+    assert config.wants_transcription
+    assert not config.echoed
+    for asked in (None, {"language": "en"}):
+        config = update(audio={"input": {"transcription": asked}})
+        assert config.wants_transcription is (asked is not None)
 
 
 def test_a_field_too_long_to_say_back_is_taken_all_the_same() -> None:
@@ -229,6 +272,10 @@ def test_a_field_too_long_to_say_back_is_taken_all_the_same() -> None:
         (
             {"type": "semantic_vad", "eagerness": "low", "threshold": 0.9},
             TurnDetection(eagerness="low", silence_duration_ms=1_000),
+        ),
+        (
+            {"eagerness": "high"},
+            TurnDetection(eagerness="high", silence_duration_ms=300),
         ),
         ({"idle_timeout_ms": None, "whatever": 1}, TurnDetection()),
         ({"idle_timeout_ms": 6_000}, TurnDetection(idle_timeout_ms=6_000)),
@@ -304,3 +351,29 @@ def test_null_and_a_later_object_replace() -> None:
     name = "audio.input.transcription"
     assert echoed(((name, '{"a":1}'),), ((name, "null"),))[name] == "null"
     assert echoed(((name, "null"),), ((name, '{"a":1}'),))[name] == '{"a":1}'
+
+
+def detection(*objects: dict[str, Any]) -> TurnDetection | None:
+    config = CONFIG
+    for each in objects:
+        session = {"audio": {"input": {"turn_detection": each}}}
+        command = read({"type": "session.update", "session": session})
+        assert isinstance(command, SessionConfigured)
+        config = command.patch.apply_to(config)
+    return config.turn_detection
+
+
+def test_detection_of_the_same_kind_keeps_what_is_not_named() -> None:
+    low = {"type": "semantic_vad", "eagerness": "low"}
+    slow = TurnDetection(eagerness="low", silence_duration_ms=1_000, interrupt_response=False)
+    assert detection(low, {"type": "semantic_vad", "interrupt_response": False}) == slow
+    numbers = {"type": "server_vad", "threshold": 0.8, "silence_duration_ms": 200}
+    kept = TurnDetection(threshold=0.8, silence_duration_ms=200, create_response=False)
+    assert detection(numbers, {"type": "server_vad", "create_response": False}) == kept
+
+
+def test_detection_of_another_kind_begins_with_its_own_silence() -> None:
+    low = {"type": "semantic_vad", "eagerness": "low"}
+    assert detection(low, {"type": "server_vad"}) == TurnDetection()
+    numbers = {"type": "server_vad", "silence_duration_ms": 200}
+    assert detection(numbers, {"type": "semantic_vad"}) == TurnDetection(eagerness="auto")

@@ -6,7 +6,6 @@ import json
 import pytest
 
 from session.config import (
-    ECHO_MAX_BYTES,
     AudioEncoding,
     AudioFormat,
     ConfigPatch,
@@ -16,6 +15,7 @@ from session.config import (
     TurnDetection,
     default_config,
 )
+from session.echoed import ECHO_MAX_BYTES
 from session.model_profile import ModelProfile
 from session.realtime.readers import MAX_REF_AUDIO_CHARS
 from session.realtime.session_fields import MAX_ECHO_BYTES, PRIVATE_KEYS

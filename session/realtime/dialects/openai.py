@@ -171,7 +171,7 @@ class OpenAIProjector:
     @property
     def _shows_transcript(self) -> bool:
         config = self._known.config
-        return config is not None and shapes.wants_transcription(config)
+        return config is not None and config.wants_transcription
 
     def _item(self, item: kernel.ItemView) -> ItemObject:
         return shapes.item_object(item, shows_transcript=self._shows_transcript)

@@ -110,8 +110,8 @@ def session_object(session: SessionSnapshot, expires_at: int | None) -> SessionO
 
 
 def _input(config: SessionConfig, echoed: Mapping[str, object]) -> AudioInputObject:
-    own: dict[str, object] = {"transcription": None, "noise_reduction": None}
-    own |= _below("audio.input.", echoed)
+    own: dict[str, object] = {"noise_reduction": None} | dict(_below("audio.input.", echoed))
+    own["transcription"] = own.get("transcription", {}) if config.wants_transcription else None
     own["format"] = format_object(config.input_format)
     own["turn_detection"] = _turn_detection(config.turn_detection)
     return AudioInputObject.model_validate(own)
@@ -150,11 +150,6 @@ def _turn_detection(detection: TurnDetection | None) -> ServerVadObject | Semant
         interrupt_response=detection.interrupt_response,
         idle_timeout_ms=detection.idle_timeout_ms,
     )
-
-
-def wants_transcription(config: SessionConfig) -> bool:
-    """Whether the client has asked to be told what the user said."""
-    return dict(config.echoed).get("audio.input.transcription", "null") != "null"
 
 
 def format_object(audio_format: AudioFormat) -> FormatObject:

@@ -15,7 +15,6 @@ from session.config import (
     AudioEncoding,
     AudioFormat,
     ConfigPatch,
-    EchoedPatch,
     PlaybackCommitPolicy,
     SessionConfig,
     TurnDetection,
@@ -23,6 +22,7 @@ from session.config import (
     overlap_policy_for,
 )
 from session.context import ContextMessage
+from session.echoed import EchoedPatch
 from session.errors import MalformedEvent, UnsupportedOption
 from session.model_profile import ModelProfile
 from session.realtime.readers import MAX_NAME_CHARS, MAX_TEXT_CHARS, voice

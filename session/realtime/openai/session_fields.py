@@ -1,7 +1,7 @@
 """Reads the session object of this dialect into a ConfigPatch.
 
 Rule 1: the whole schema is accepted. What means something here is applied; the rest is echoed, and
-        is never an error.
+        is an error only where it is of another type than the schema has.
 Rule 2: only what is named changes, down to the members of nested objects.
 Rule 3: a name of the Beta interface is refused, in words that give the new one.
 """
@@ -10,7 +10,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from session.config import ConfigPatch, EchoedPatch
+from session.config import ConfigPatch
+from session.echoed import EchoedPatch
 from session.realtime.openai.beta_names import refuse_beta_names
 from session.realtime.openai.readers import (
     audio_format,
@@ -21,6 +22,7 @@ from session.realtime.openai.readers import (
     voice_name,
 )
 from session.realtime.openai.turn_detection import read_turn_detection
+from session.realtime.openai.unused_settings import check_unused
 from session.realtime.readers import MAX_TEXT_CHARS, number, text
 from session.realtime.setting_names import Named, Setting, flatten, take_settings
 from session.realtime.tool_fields import session_tool_choice, session_tools
@@ -39,6 +41,7 @@ _SETTINGS: Final = (
         "turn_detection", read_turn_detection, ("audio.input.turn_detection",), is_nullable=True
     ),
 )
+_TRANSCRIPTION: Final = "audio.input.transcription"
 ECHOED: Final = (
     "tools",
     "tool_choice",
@@ -48,7 +51,7 @@ ECHOED: Final = (
     "reasoning",
     "tracing",
     "truncation",
-    "audio.input.transcription",
+    _TRANSCRIPTION,
     "audio.input.noise_reduction",
     "audio.output.voice",
 )
@@ -74,7 +77,9 @@ def read_session(session: Mapping[str, object], prefix: str = "session.") -> Con
         changes["tools"] = session_tools(functions_of(named["tools"]))
     if "tool_choice" in named:
         changes["tool_choice"] = session_tool_choice(_choice(named["tool_choice"]))
-    echoed = tuple(_echoed(named))
+    if _TRANSCRIPTION in named:
+        changes["wants_transcription"] = named[_TRANSCRIPTION] is not None
+    echoed = tuple(_echoed(named, prefix))
     if echoed:
         changes["echoed"] = EchoedPatch(echoed, merges_below="audio.")
     return ConfigPatch(tuple(changes.items()))
@@ -87,10 +92,11 @@ def _choice(value: object) -> object:
     return value
 
 
-def _echoed(named: Named) -> Iterator[tuple[str, str]]:
+def _echoed(named: Named, prefix: str) -> Iterator[tuple[str, str]]:
     for name in ECHOED:
         if name not in named:
             continue
+        check_unused(name, named[name], prefix)
         value = _known_tools(named[name]) if name == "tools" else named[name]
         as_json = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         if len(as_json.encode()) <= MAX_ECHO_BYTES:
@@ -100,7 +106,7 @@ def _echoed(named: Named) -> Iterator[tuple[str, str]]:
 def _known_tools(value: object) -> object:
     """Return tools without members of functions that the schema does not have."""
     if not isinstance(value, list):
-        return []
+        return []  # null: none
     return [
         {key: tool[key] for key in _TOOL_FIELDS if key in tool}
         if isinstance(tool, dict) and tool.get("type", "function") == "function"

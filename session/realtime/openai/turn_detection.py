@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from session.config import TurnDetectionPatch
+from session.config import TurnDetection, TurnDetectionPatch
 from session.errors import MalformedEvent
 from session.realtime.openai.readers import bad
 from session.realtime.readers import Reader, flag, whole
@@ -37,32 +37,48 @@ def read_turn_detection(value: object, param: str) -> TurnDetectionPatch:
             code="invalid_type",
             param=param,
         )
-    changes: dict[str, object] = dict(_kind(value, param))
-    readers = _SHARED if changes.get("eagerness") else _SERVER_VAD
+    of_kind = _kind(value, param)
+    is_semantic = of_kind.get("eagerness") is not None
+    changes: dict[str, object] = dict(_eagerness(value, param)) if is_semantic else {}
+    readers = _SHARED if is_semantic else _SERVER_VAD
     for name, read in readers.items():
         given = value.get(name)
         if given is not None:
             changes[name] = read(given, f"{param}.{name}")
         elif name in value and name == "idle_timeout_ms":
             changes[name] = None
-    return TurnDetectionPatch(tuple(changes.items()))
+    return TurnDetectionPatch(tuple(changes.items()), tuple(of_kind.items()))
 
 
-def _kind(value: dict[str, object], param: str) -> Mapping[str, object]:
+def _kind(value: Mapping[str, object], param: str) -> Mapping[str, object]:
+    """Return what the kind that is meant begins with; nothing where none is named."""
     match value.get("type"):
         case "semantic_vad":
-            named = value.get("eagerness")
-            eagerness = "auto" if named is None else named
-            if not isinstance(eagerness, str) or eagerness not in SILENCE_MS_OF_EAGERNESS:
-                known = ", ".join(SILENCE_MS_OF_EAGERNESS)
-                raise bad(f"{param}.eagerness", f"supported are {known}")
-            return {
-                "eagerness": eagerness,
-                "silence_duration_ms": SILENCE_MS_OF_EAGERNESS[eagerness],
-            }
+            return _SEMANTIC
         case "server_vad":
-            return {"eagerness": None}
+            return _SERVER
         case None:
-            return {}
+            return {} if value.get("eagerness") is None else _SEMANTIC
         case _:
             raise bad(f"{param}.type", "supported are server_vad and semantic_vad")
+
+
+def _eagerness(value: Mapping[str, object], param: str) -> Mapping[str, object]:
+    named = value.get("eagerness")
+    if named is None:
+        return {}
+    if not isinstance(named, str) or named not in SILENCE_MS_OF_EAGERNESS:
+        known = ", ".join(SILENCE_MS_OF_EAGERNESS)
+        raise bad(f"{param}.eagerness", f"supported are {known}")
+    return _eager(named)
+
+
+def _eager(eagerness: str) -> Mapping[str, object]:
+    return {"eagerness": eagerness, "silence_duration_ms": SILENCE_MS_OF_EAGERNESS[eagerness]}
+
+
+_SEMANTIC: Final = _eager("auto")
+_SERVER: Final[Mapping[str, object]] = {
+    "eagerness": None,
+    "silence_duration_ms": TurnDetection().silence_duration_ms,
+}

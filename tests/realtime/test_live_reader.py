@@ -122,6 +122,14 @@ def test_everything_that_a_start_may_say_is_read() -> None:
     assert echoed["triggers"] == []
 
 
+def test_what_is_null_or_very_long_is_not_said_back() -> None:
+    long = [{"role": "user", "content": [{"text": "x" * 40_000}]}]
+    config = settings(start(input=long, delegation=None, audio={"output": {}}))
+    assert config.echoed == ()
+    assert config.voice is None
+    assert len(config.opening_messages[0].text) == 40_000
+
+
 def test_blank_instructions_are_the_servers() -> None:
     assert settings(start(instructions=" \n")).instructions is None
 

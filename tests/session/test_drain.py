@@ -77,6 +77,19 @@ def test_what_the_user_says_meanwhile_is_not_heard() -> None:
     assert len(d.asked(SubmitUnit)) == units
 
 
+def test_what_waited_for_the_end_of_the_answer_is_not_answered() -> None:
+    d = Driver(TURN_MODE)
+    d.append(500, speech=True)
+    d.do(InputCommitted(create_response=True))
+    d.speak("yes")
+    d.voice("yes", 1000, turn_end=True)
+    d.append(2000, speech=True)
+    d.do(InputCommitted(create_response=True))  # over the answer: it is the next turn
+    d.do(CLOSE)
+    assert names(d.voiced()) == ["ResponseFinished"]
+    assert played(d, 1.0) == ["CloseStages"]
+
+
 def test_an_answer_that_was_asked_for_is_waited_for() -> None:
     d = Driver(TURN_MODE)
     d.append(500, speech=True)

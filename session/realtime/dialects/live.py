@@ -14,7 +14,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, assert_never
 
 from session import events as kernel
 from session import stream_events as stream
@@ -111,6 +111,8 @@ class LiveProjector:
                 yield wire.SessionUpdated(session=self._resource, client_event_id=asked)
             case kernel.SessionClosed() | kernel.SessionExpired():
                 yield from self._closed(event)
+            case _:
+                assert_never(event)
 
     @property
     def _known(self) -> wire.SessionResource:

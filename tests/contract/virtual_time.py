@@ -1,13 +1,21 @@
 """An event loop whose time passes only when there is nothing left to do.
 
 Everything that waits for a time waits on this loop, so a story of minutes runs in milliseconds, and
-the same story runs the same way every time.
+the same story runs the same way every time. Work in threads takes no time at all: it is waited for.
 """
 
 import asyncio
 import selectors
 from collections.abc import Callable
-from typing import Any
+from concurrent.futures import Executor
+from typing import Any, TypeVar, TypeVarTuple
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+THREAD_PATIENCE_S = 10.0
+"""Real time: only a thread that has gone wrong ever takes so long."""
 
 
 class NothingCanHappen(Exception):
@@ -15,21 +23,30 @@ class NothingCanHappen(Exception):
 
 
 class _Jumping(selectors.SelectSelector):
-    """Never waits: when nothing is ready, time jumps to the next timer."""
+    """Never waits but for threads: when nothing is ready, time jumps to the next timer."""
 
-    def __init__(self, jump: Callable[[float], None]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._jump = jump
+        self.jump: Callable[[float], None] = _stand_still
+        self.working: set[asyncio.Future[Any]] = set()
+        """What threads are doing."""
+        self.has_threads = False
+        """There are threads, so that the loop's end is their end, too."""
 
     def select(self, timeout: float | None = None) -> list[Any]:
         """Return what is ready."""
-        ready = super().select(0)
+        is_waiting = bool(self.working) or (timeout is None and self.has_threads)
+        ready = super().select(THREAD_PATIENCE_S if is_waiting and timeout != 0 else 0)
         if ready:
             return ready
         if timeout is None:
             raise NothingCanHappen
-        self._jump(timeout)
+        self.jump(timeout)
         return []
+
+
+def _stand_still(_: float) -> None:
+    """Let no time pass."""
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -37,7 +54,19 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self._now_s = 0.0
-        super().__init__(_Jumping(self._pass))
+        self._jumping = _Jumping()
+        self._jumping.jump = self._pass
+        super().__init__(self._jumping)
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        """Run it in a thread; time stands still until it is done."""
+        future = super().run_in_executor(executor, func, *args)
+        self._jumping.has_threads = True
+        self._jumping.working.add(future)
+        future.add_done_callback(self._jumping.working.discard)
+        return future
 
     def _pass(self, by_s: float) -> None:
         self._now_s += by_s

@@ -36,8 +36,8 @@ MUTANTS = [
     Mutant(
         "double terminal",
         "answering.py",
-        "    item = state.history.get(response.item_id)\n    return [\n",
-        "    item = state.history.get(response.item_id)\n    return 2 * [\n",
+        "    state.answered_bytes = state.input.accepted_bytes\n    return [\n",
+        "    state.answered_bytes = state.input.accepted_bytes\n    return 2 * [\n",
     ),
     Mutant(
         "lost roll back",
@@ -288,8 +288,8 @@ MUTANTS = [
     Mutant(
         "what waited at the break is lost",
         "outbox.py",
-        "            self._write_down(self._queue.popleft(), fence, now)\n",
-        "            self._queue.popleft()\n",
+        "                self._write_down(held.popleft(), fence, now)\n",
+        "                held.popleft()\n",
     ),
     Mutant(
         "a replaced socket still takes output",
@@ -389,9 +389,10 @@ MUTANTS = [
     ),
     Mutant(
         "a wanted turn goes before those that came earlier",
-        "ledger/input.py",
-        "        while not parts[-1].is_wanted:\n            del parts[-1]\n",
-        "        parts = [turn for turn in parts if turn.is_wanted]\n",
+        "ledger/turns.py",
+        "        parts = [self._turns.popleft() for _ in range(wanted[-1] + 1 if wanted else 0)]\n",
+        "        parts = [turn for turn in self._turns if turn.is_wanted]\n"
+        "        self._turns = deque(turn for turn in self._turns if not turn.is_wanted)\n",
     ),
     Mutant(
         "words that were told leave their id to what follows",

@@ -4,18 +4,20 @@ from dataclasses import replace
 
 import pytest
 
-from session.config import ResponseOptions
+from session.config import ResponseOptions, SessionLimits
 from session.context import ContextMessage, ItemReference
 from session.effects import SubmitUnit
-from session.events import ErrorRaised, ResponseFinished, ResponseStarted
+from session.events import ErrorRaised, FunctionCalled, ResponseFinished, ResponseStarted
 from session.ids import ItemId
 from session.stimuli import (
     InputCommitted,
     ItemCreated,
     ResponseCancelRequested,
     ResponseRequested,
+    UnitFinished,
 )
-from session.unit import Unit
+from session.tools import FunctionCall, Tool, ToolList
+from session.unit import Decision, Unit, UnitResult
 from tests.session.driver import AUTO, PROFILE, TURN_MODE, UNIT_BYTES, Driver
 
 TAKES_INPUT = replace(PROFILE, messages=True, response_options=frozenset({"input"}))
@@ -134,3 +136,27 @@ def test_it_is_not_for_the_conversation() -> None:
     d.do(ResponseRequested(ResponseOptions(input=(user("hi"),)), event_id="e1"))
     assert error(d) == ("unsupported_response_input", "response.input")
     assert "none" in d.said(ErrorRaised)[0].error.message
+
+
+def test_a_reference_to_a_function_call_is_refused() -> None:
+    tools = ToolList((Tool("look_up"),))
+    d = Driver(replace(TURN_MODE, tools=tools), profile=replace(TAKES_INPUT, tools=True))
+    d.do(ItemCreated("user", "call it"))
+    d.do(ResponseRequested(ResponseOptions()))
+    asked = d.last_unit()
+    calls = (FunctionCall("call_1", "look_up", "{}"),)
+    d.do(
+        UnitFinished(asked.fence, asked.seq, UnitResult(Decision.SPEAK, turn_end=True, calls=calls))
+    )
+    (called,) = d.said(FunctionCalled)
+    effects = d.do(ask(ItemReference(called.item.item_id)))
+    (raised,) = d.said(ErrorRaised, effects)
+    assert raised.error.wire_code == "unsupported_response_input"
+    assert "is no message" in raised.error.message
+
+
+def test_input_is_bounded_like_everything_that_waits() -> None:
+    limits = SessionLimits(max_pending_input_bytes_per_session=10)
+    d = Driver(TURN_MODE, profile=TAKES_INPUT, limits=limits)
+    d.do(ask(user("x" * 6), user("y" * 6)))
+    assert error(d) == ("input_backpressure", None)

@@ -262,6 +262,18 @@ async def test_a_spoken_turn_in_the_order_that_clients_expect() -> None:
         assert text == response["output"][0]["content"][0]["transcript"]
 
 
+async def test_an_answer_may_sound_otherwise_than_its_session() -> None:
+    own = {"output": {"format": {"type": "audio/pcmu"}}}
+    async with serving(answering()) as service, dialled(service) as (line, _):
+        await write(line, "hello", audio=own)
+        events = await until(line, "response.done")
+        assert events[-1]["response"]["audio"]["output"]["format"] == {"type": "audio/pcmu"}
+        item_id = events[-1]["response"]["output"][0]["id"]
+        cut = {"item_id": item_id, "content_index": 0, "audio_end_ms": 300}
+        await line.send(client("conversation.item.truncate", **cut))
+        assert (await until(line, "conversation.item.truncated"))[-1]["audio_end_ms"] == 300
+
+
 async def test_an_interruption_ends_the_answer_as_turn_detected() -> None:
     async with (
         serving(answering(sentences=20, chunk_delay_ms=50)) as service,

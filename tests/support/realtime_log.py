@@ -7,6 +7,7 @@ Rule 3: the whole says what its pieces said: a transcript is its deltas joined.
 Rule 4: input is committed before it becomes an item, and is an item before it has words.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -45,6 +46,8 @@ class _Answer:
     metadata: Json | None
     is_aside: bool
     """Out of band: in no conversation."""
+    sounds_as: str
+    """Its own format: the session's may be another, and may change meanwhile."""
     items: list[_Item] = field(default_factory=list)
     is_done: bool = False
 
@@ -72,7 +75,7 @@ class RealtimeLog:
         self._answers: dict[str, _Answer] = {}
         self._inputs: dict[str, _Input] = {}
         self._speaking: str | None = None
-        self._sound_bytes: dict[str, int] = {}
+        self._sound_ms: dict[str, float] = {}
         """Of each assistant item."""
         self._conversation_id: str | None = None
         self._readers = self._all_readers()
@@ -156,10 +159,9 @@ class RealtimeLog:
         self._session = event["session"]
         self._note(event["session"].get("audio"), "a session without its audio settings")
 
-    def _is_pcm(self) -> bool:
-        audio = (self._session or {}).get("audio") or {}
-        kind = (audio.get("output") or {}).get("format") or {}
-        return bool(kind.get("type", "audio/pcm") == "audio/pcm")
+    def _is_pcm(self, answer_id: str) -> bool:
+        answer = self._answers.get(answer_id)
+        return answer is None or answer.sounds_as == "audio/pcm"
 
     def _rate_limits(self, event: Json) -> None:
         is_within = any(not answer.is_done for answer in self._answers.values())
@@ -192,10 +194,9 @@ class RealtimeLog:
 
     def _item_truncated(self, event: Json) -> None:
         item_id = event["item_id"]
-        has_bytes = self._sound_bytes.get(item_id, 0)
-        self._note(has_bytes, f"truncates {item_id}, which has no sound")
-        rate = PCM_BYTES_A_MS if self._is_pcm() else G711_BYTES_A_MS
-        longest_ms = -(-has_bytes // rate)
+        sound_ms = self._sound_ms.get(item_id, 0.0)
+        self._note(sound_ms, f"truncates {item_id}, which has no sound")
+        longest_ms = math.ceil(round(sound_ms, 6))
         end_ms = event["audio_end_ms"]
         self._note(0 <= end_ms <= longest_ms, f"cut at {end_ms} ms of {longest_ms}")
 
@@ -243,6 +244,7 @@ class RealtimeLog:
             str(response.get("id")),
             response.get("metadata"),
             is_aside=response.get("conversation_id") is None,
+            sounds_as=str(response["audio"]["output"]["format"]["type"]),
         )
         self._note(answer.id not in self._answers, f"{answer.id} is created twice")
         self._note(response.get("status") == "in_progress", "created, and not in progress")
@@ -373,11 +375,13 @@ class RealtimeLog:
             self._note(event["delta"], f"{event['type']} of no length")
             part.texts.append(event["delta"])
             return
-        for fault in sound_faults(event["delta"], is_pcm=self._is_pcm()):
+        is_pcm = self._is_pcm(str(event["response_id"]))
+        for fault in sound_faults(event["delta"], is_pcm=is_pcm):
             self._note(False, fault)
         n_bytes = len(event["delta"].rstrip("=")) * 3 // 4
         part.sound_bytes += n_bytes
-        self._sound_bytes[event["item_id"]] = self._sound_bytes.get(event["item_id"], 0) + n_bytes
+        sound_ms = n_bytes / (PCM_BYTES_A_MS if is_pcm else G711_BYTES_A_MS)
+        self._sound_ms[event["item_id"]] = self._sound_ms.get(event["item_id"], 0.0) + sound_ms
 
     def _stream_done(self, event: Json, stream: str) -> None:
         part = self._open_part(event)

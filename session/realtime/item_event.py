@@ -19,17 +19,19 @@ class ContentPart(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
     type: str
+    """`input_text`, `output_text` or `text`; of a user also `input_audio`. No other is taken."""
     text: Text | None = None
     audio: str | None = None
     """Base64 of the session's input format, for the `input_audio` of a user."""
 
 
 class NewItem(BaseModel):
-    """The item to create: `message` or `function_call_output`."""
+    """The item to create."""
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
     type: str
+    """`message` or `function_call_output`. No other is taken."""
     id: Id | None = None
     role: Literal["system", "user", "assistant"] | None = None
     content: list[ContentPart] | None = None

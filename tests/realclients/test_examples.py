@@ -2,26 +2,46 @@
 
 import asyncio
 import re
+import socket
+import ssl
 import sys
+import wave
 from pathlib import Path
 
 import pytest
+import trustme
 
+from tests.realclients.sentences import RATE_HZ, said
 from tests.support.node import run_node
+from tests.support.speech import normalise, recognise
 from tests.support.tls_front import TlsFront
 
 PAGE = Path(__file__).parents[2] / "docs" / "your_client.md"
 PLAIN, SECURE = "127.0.0.1:8000", "localhost:8443"
 WAIT_S = 60.0
+FEW_LINES, MANY_LINES = 26, 60
 EXPECTED = {
     "`openai` for Python": "five",
-    "`openai` for Python, full duplex": "session.closed",
+    "A spoken conversation": "forty two",
+    "Being interrupted": "forty two",
+    "`openai` for Python, full duplex": "forty two",
     "`openai-agents` for Python": "bytes of sound",
     "`openai` for JavaScript": "five",
     "`@openai/agents-realtime`": "five",
     "Any WebSocket": "five",
 }
 """What each example of the page writes, by its heading."""
+
+WHOLE = "A spoken conversation"
+"""The example whose functions those in `GO_ON` use."""
+GO_ON = ("Being interrupted", "`openai` for Python, full duplex")
+SPOKEN = (WHOLE, *GO_ON)
+FRONT = "TLS"
+"""Serves instead of writing something."""
+
+MULTIPLICATION = "How much is seven times six?"
+QUESTIONS = {"Being interrupted": "Count from one to fifty."}
+"""What question.wav asks, where it is not the multiplication."""
 
 
 def examples() -> dict[str, tuple[str, str]]:
@@ -35,30 +55,102 @@ def examples() -> dict[str, tuple[str, str]]:
     return found
 
 
+def program_of(heading: str) -> str:
+    """Return an example, with the functions that the page says it goes on from."""
+    text = examples()[heading][1]
+    if heading not in GO_ON:
+        return text
+    functions, _, rest = examples()[WHOLE][1].partition("async def main")
+    assert rest
+    return functions + text
+
+
+def record(path: Path, sentence: str) -> None:
+    """Write a sentence as a recording."""
+    with wave.open(str(path), "wb") as file:
+        file.setparams((1, 2, RATE_HZ, 0, "NONE", ""))
+        file.writeframes(said(sentence))
+
+
+async def run(program: str, folder: Path) -> str:
+    """Run a Python program to its end; return what it has written."""
+    running = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", program),
+        cwd=folder,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(WAIT_S):
+        written, complaints = await running.communicate()
+    assert (running.returncode, complaints.decode()) == (0, "")
+    return written.decode()
+
+
 def test_every_example_is_run() -> None:
-    assert set(examples()) == set(EXPECTED)
+    assert set(examples()) == {*EXPECTED, FRONT}
 
 
 @pytest.mark.parametrize("heading", EXPECTED)
 def test_an_example_is_short_and_names_the_usual_address(heading: str) -> None:
     _, text = examples()[heading]
     assert (PLAIN in text) is not (SECURE in text)
-    assert len(text.splitlines()) <= 26
+    assert len(text.splitlines()) <= (MANY_LINES if heading in SPOKEN else FEW_LINES)
 
 
 @pytest.mark.clients
-@pytest.mark.parametrize("heading", [h for h, (lang, _) in examples().items() if lang == "python"])
-async def test_a_python_example_works(heading: str, address: str) -> None:
-    program = examples()[heading][1].replace(PLAIN, address)
-    running = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", program),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+@pytest.mark.parametrize("heading", [h for h in EXPECTED if examples()[h][0] == "python"])
+async def test_a_python_example_works(heading: str, address: str, tmp_path: Path) -> None:
+    record(tmp_path / "question.wav", QUESTIONS.get(heading, MULTIPLICATION))
+    record(tmp_path / "interruption.wav", MULTIPLICATION)
+    written = await run(program_of(heading).replace(PLAIN, address), tmp_path)
+    assert EXPECTED[heading] in written.lower().replace("-", " ")
+    if "answer.wav" in program_of(heading):
+        with wave.open(str(tmp_path / "answer.wav")) as file:
+            assert file.getframerate() == RATE_HZ
+            assert "42" in normalise(recognise(file.readframes(file.getnframes())))
+
+
+@pytest.mark.clients
+async def test_the_front_of_the_page_ends_tls(address: str, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(
+        tmp_path / "localhost.pem"
     )
-    async with asyncio.timeout(WAIT_S):
-        said, complaints = await running.communicate()
-    assert running.returncode == 0, complaints.decode()
-    assert EXPECTED[heading] in said.decode().lower()
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port: int = free.getsockname()[1]
+    program = examples()[FRONT][1].replace("8443", str(port))
+    program = program.replace("8000", address.rpartition(":")[2])
+    running = await asyncio.create_subprocess_exec(sys.executable, "-c", program, cwd=tmp_path)
+    try:
+        context = ssl.create_default_context()
+        authority.configure_trust(context)
+        async with asyncio.timeout(WAIT_S):
+            answer = await ask_for_life(port, context)
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert running.returncode is None
+    finally:
+        running.terminate()
+        await running.wait()
+
+
+async def ask_for_life(port: int, context: ssl.SSLContext) -> bytes:
+    """Return what the service behind the front says, once there is a front."""
+    reader, writer = await connected(port, context)
+    writer.write(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+async def connected(
+    port: int, context: ssl.SSLContext
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    while True:
+        try:
+            return await asyncio.open_connection("localhost", port, ssl=context)
+        except ConnectionRefusedError:
+            await asyncio.sleep(0.05)
 
 
 @pytest.mark.clients

@@ -33,7 +33,7 @@ class SessionResource(WireObject):
 
     id: str
     expires_at: int
-    """Unix time in seconds."""
+    """Unix time in seconds; the end of the year 9999 where a session may last for ever."""
     model: str
     status: Literal["active"] = "active"
     audio: AudioObject
@@ -106,6 +106,7 @@ class TimedEvent(LiveEvent):
     """Base of what has a place on the session's timeline."""
 
     start_ms: int
+    """Milliseconds of input. Words have whole frames of 200, so that neighbours may share one."""
     end_ms: int
 
 
@@ -161,8 +162,9 @@ class ErrorEvent(LiveEvent):
 
 
 class InfoEvent(LiveEvent):
-    """Something that the client may want to know."""
+    """Something that the client may want to know: the session's end, soon or now."""
 
     type: Literal["info"] = "info"
     code: str
+    """`session_expiring`, or just before `session.closed` why the session ends."""
     message: str

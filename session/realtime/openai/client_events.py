@@ -24,6 +24,7 @@ class SessionUpdate(ClientEvent):
 
     type: Literal["session.update"] = "session.update"
     session: dict[str, object]
+    """Any part of it. Fields, ranges and defaults: the table under *More*."""
 
     def to_command(self) -> Command:
         """Return the settings as a patch; what the model can not do is left out of it later."""
@@ -72,6 +73,7 @@ class ResponseCreate(ClientEvent):
 
     type: Literal["response.create"] = "response.create"
     response: dict[str, object] | None = None
+    """Settings of this one answer. Fields: the table under *More*."""
 
     def to_command(self) -> Command:
         """Return the stimulus."""

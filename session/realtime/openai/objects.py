@@ -61,7 +61,7 @@ class AudioOutputObject(WireObject):
 
     format: FormatObject
     voice: object
-    """As the client gave it: a name, or an object with an id."""
+    """As the client gave it: a name, or an object with an id; also one that no model here has."""
     speed: float
 
 
@@ -189,10 +189,11 @@ class FailureObject(WireObject):
 
 
 class StatusDetails(WireObject):
-    """How an answer ended that did not come to its end."""
+    """How an answer ended that did not come to its end. None is `incomplete` here so far."""
 
     type: Literal["cancelled", "failed", "incomplete"]
     reason: Absent[Literal["turn_detected", "client_cancelled", "max_output_tokens"]] = None
+    """Of a cancelled answer."""
     error: Absent[FailureObject] = None
 
 

@@ -1,5 +1,8 @@
 """Turns requests away before anything is opened for them; `serve_app.auth` decides which."""
 
+from collections.abc import Mapping
+from typing import Final
+
 from fastapi import WebSocket
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
@@ -40,6 +43,10 @@ class HttpDoor:
         return self._door.refuse_public()
 
 
+_CODES: Final[Mapping[int, str]] = {401: "invalid_api_key", 404: "not_found"}
+"""What the errors of some statuses are called."""
+
+
 async def refuse_socket(socket: WebSocket, refusal: Refusal) -> None:
     """Turn a WebSocket away during its handshake."""
     # Consume the connect event: a proxy may not pass an answer on before it.
@@ -51,7 +58,7 @@ async def refuse_socket(socket: WebSocket, refusal: Refusal) -> None:
 
 
 def _response(refusal: Refusal) -> JSONResponse:
-    code = "invalid_api_key" if refusal.status == 401 else "forbidden"
+    code = _CODES.get(refusal.status, "forbidden")
     error = {"type": "invalid_request_error", "code": code, "message": refusal.message}
     headers = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else None
     return JSONResponse({"error": error}, status_code=refusal.status, headers=headers)

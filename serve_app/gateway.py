@@ -40,6 +40,7 @@ from serve_app.session_host import SessionHost
 from serve_app.settings import GatewaySettings
 from serve_app.speech_scorer import OpenScorer, SileroScorers
 from serve_app.timings import GatewayTimings
+from serve_app.wrong_doors import add_refusals
 from session.errors import DuplexError, LocalProtocolError, StageError, UnsupportedOption
 from session.fitting import fitted
 from session.ids import IdFactory
@@ -61,6 +62,12 @@ BETA_IS_OVER: Final = (
     "'OpenAI-Beta: realtime=v1' and the subprotocol openai-beta.realtime-v1, and use the names of "
     "the general API (session.type, audio.input, audio.output, response.output_audio.delta)"
 )
+ELSEWHERE: Final[Mapping[str, str]] = {
+    "intent": "this address has conversations only: leave `intent` out. What the user said is told "
+    "in one where session.audio.input.transcription is set",
+    "call_id": "there are no calls to join here: leave `call_id` out and begin a session",
+}
+"""What the URL of other services can ask for, and what to do here instead."""
 POLICY_VIOLATION: Final = 1008
 INTERNAL_ERROR: Final = 1011
 TRY_AGAIN_LATER: Final = 1013
@@ -184,6 +191,9 @@ def realtime_kit(params: Mapping[str, str], headers: Mapping[str, str]) -> Diale
     if not is_on(params.get("duplex")):
         if asks_for_beta(headers):
             raise UnsupportedOption(BETA_IS_OVER, code="beta_api_shape_disabled")
+        for name, message in ELSEWHERE.items():
+            if params.get(name) not in (None, "", "conversation"):
+                raise UnsupportedOption(message, code="unsupported", param=name)
         return OPENAI
     kit = {"": DUPLEX, "duplex": DUPLEX, "ga": DUPLEX_GA}.get(params.get("dialect", "").lower())
     if kit is None:
@@ -206,6 +216,7 @@ def build_api(gateway: Gateway) -> FastAPI:
     api.add_middleware(HttpDoor, door=gateway.door)
     _add_routes(api, gateway)
     add_secret_routes(api, gateway)
+    add_refusals(api)
     # Last, because a mount at "/" takes every path that no route before it has taken.
     if WEB_FOLDER.is_dir():
         api.mount("/", StaticFiles(directory=WEB_FOLDER, html=True))

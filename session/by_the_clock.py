@@ -1,6 +1,7 @@
 """Clients that never say how much they have played: what the clock says counts as heard."""
 
 from session.config import PlaybackCommitPolicy
+from session.idle_user import begin_wait
 from session.ids import ResponseId
 from session.lifecycle import TurnTrigger, move_turn
 from session.state import SessionState
@@ -28,4 +29,6 @@ def _remember(state: SessionState, response_id: ResponseId) -> None:
         state.history.change(item.item_id, text=cursor.heard_of(item.full_text))
     is_last = response_id == state.response.last_id and state.response.active is None
     if is_last and not cursor.is_pending:
+        # From here on the user is silent; the clock has been looked at a little later.
+        begin_wait(state, max(state.idle.since_s, cursor.plays_until_s))
         state.turn = move_turn(state.turn, TurnTrigger.ANSWER_HEARD)

@@ -100,7 +100,7 @@ def _unit_finished(state: SessionState, seq: int, result: UnitResult, now: float
         state.input.settle()
     effects = _user_words(state, result.heard) if result.heard else []
     while state.utterances and _is_past(state.utterances[0], seq):
-        state.utterances.popleft()  # the model found no words in it
+        effects += _no_words(state, state.utterances.popleft())
     if result.decision is Decision.SPEAK:
         effects += _speak(state, seq, result, now)
     else:
@@ -175,6 +175,14 @@ def _user_words(state: SessionState, heard: str) -> list[Effect]:
         Emit(InputTranscribed(item_id, heard, audio_ms)),
         Emit(ItemDone(done, previous)),
     ]
+
+
+def _no_words(state: SessionState, utterance: Utterance) -> list[Effect]:
+    """The model found no words in it: say so where the words of every item are waited for."""
+    item = state.history.get(utterance.item_id)
+    if item is None or not state.config.wants_transcription:
+        return []
+    return [Emit(InputTranscribed(item.item_id, "", item.audio_ms))]
 
 
 def _is_past(utterance: Utterance, seq: int) -> bool:

@@ -8,7 +8,9 @@ Rule 3: the open stream flows only in sessions where the model speaks on its own
 Rule 4: an answer that is not finished goes on over synthetic silence, but never while real input
         is waiting or has just come (seed: silence continuation). Nor does silence go in front of
         what a muted microphone left of a unit: that goes first, silence at its tail.
-Rule 5: silence is fed for one owner, an answer or a turn of the model that has none yet. Whether
+Rule 5: what is committed and asks for nothing waits for the next answer; where the client wants the
+        words of each item, the model hears it at once, and remembers it for that answer.
+Rule 6: silence is fed for one owner, an answer or a turn of the model that has none yet. Whether
         it still wants any is looked at when the time has come, not when it was set.
 """
 
@@ -99,6 +101,8 @@ def _reserve_next(state: SessionState, now: float) -> Reservation | None:
     ledger = state.input
     if ledger.has_wanted_turn:
         return ledger.reserve_turns()
+    if _tells_words(state):
+        return ledger.reserve_unheard()
     if not state.config.auto_response or state.drain is not None:
         return None
     if ledger.open_bytes >= state.unit_bytes:
@@ -113,12 +117,19 @@ def _reserve_next(state: SessionState, now: float) -> Reservation | None:
     return None
 
 
+def _tells_words(state: SessionState) -> bool:
+    """Whether what is committed is heard at once, so that its words can be told."""
+    is_wanted = state.config.wants_transcription and not state.config.auto_response
+    return is_wanted and state.profile.input_transcription and state.response.active is None
+
+
 def _submit(state: SessionState, reservation: Reservation, now: float) -> SubmitUnit:
     turn = reservation.turn
     due = _input_is_over_at(state)
     is_muted = turn is None and due is not None and now >= due
     needs_whole = turn is not None and not state.profile.accepts_short_units
     pcm = reservation.pcm
+    asks = turn is not None and not reservation.is_heard_only
     is_bare = turn is not None and turn.is_bare
     if is_bare and needs_whole:
         pcm = bytes(state.unit_bytes)  # it can not be asked over nothing at all
@@ -126,16 +137,17 @@ def _submit(state: SessionState, reservation: Reservation, now: float) -> Submit
         pcm=_whole_units(state, pcm) if is_muted or needs_whole else pcm,
         text=turn.text if turn is not None else "",
         is_speech=reservation.is_speech,
-        closes_input=turn is not None,
-        force_listen=reservation.force_listen,
-        options=_options(state) if turn is not None else None,
+        closes_input=asks,
+        force_listen=reservation.force_listen or reservation.is_heard_only,
+        options=_options(state) if asks else None,
         tool_outputs=turn.tool_outputs if turn is not None else (),
         messages=reservation.messages,
         is_bare=is_bare,
+        is_heard_only=reservation.is_heard_only,
         is_fresh=turn is not None and turn.is_fresh,
         video_frames=reservation.video_frames,
     )
-    state.turns_expected = state.turns_expected or turn is not None
+    state.turns_expected = state.turns_expected or asks
     return _submit_unit(state, unit, now)
 
 

@@ -52,6 +52,9 @@ class Unit:
     is_bare: bool = False
     """An answer is wanted although nothing was said: the instructions and the conversation have
     to do. What audio there is is silence, for models that take no less."""
+    is_heard_only: bool = False
+    """The user's item is complete. It is heard for its words and remembered, and nothing is to be
+    answered yet."""
     is_fresh: bool = False
     """The answer that this unit asks for sees `messages` and `text` alone, nothing said before."""
     video_frames: tuple[tuple[bytes, ...], ...] = field(default=(), repr=False)

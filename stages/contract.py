@@ -91,6 +91,9 @@ class Stage0Model(Protocol):
         `messages` and `text` alone, and what is remembered is the same before and after it. A model
         is given messages and fresh units only where its profile says that it takes them.
 
+        One that `is_heard_only` is LISTEN without `turn_end`, whatever was said, with its words in
+        `heard` if the model tells words; the next unit that closes the input answers it.
+
         A unit that `closes_input` and leaves nothing to answer is LISTEN with `turn_end`. Its
         `options` hold for the answer that it asks for and for nothing after that: not when the
         answer is over, not when it was interrupted, and not when there is none.

@@ -215,6 +215,12 @@ class InputLedger:
         self._reservation = self.queue.take_wanted()
         return self._reservation
 
+    def reserve_unheard(self) -> Reservation | None:
+        """Reserve the oldest turn to be heard and not answered; None if it is not spoken."""
+        self._need_free()
+        self._reservation = self.queue.take_unheard()
+        return self._reservation
+
     def reserve_open(self, n_bytes: int) -> Reservation:
         """Reserve the first `n_bytes` of the open buffer, and the messages that come before it."""
         self._need_free()

@@ -79,6 +79,8 @@ class Reservation:
     parts: tuple[Turn, ...] = ()
     """What `turn` was joined from, or the messages that go with a part of the open stream; what
     is rolled back comes back one by one."""
+    is_heard_only: bool = False
+    """Nobody has asked for an answer to the turn: the model shall hear it all the same."""
 
     @property
     def pcm(self) -> bytes:

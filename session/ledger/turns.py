@@ -95,6 +95,16 @@ class TurnQueue:
             turn = replace(turn, item_id=None, is_bare=True)
         return Reservation(turn.spans, turn, parts=tuple(parts))
 
+    def take_unheard(self) -> Reservation | None:
+        """Take the oldest turn, if it is spoken, with the messages in front of it."""
+        places = (at for at, turn in enumerate(self._turns) if turn.message is None)
+        at = next(places, None)
+        if at is None or not self._turns[at].spans:
+            return None
+        parts = [self._turns.popleft() for _ in range(at + 1)]
+        turn = _joined(parts)
+        return Reservation(turn.spans, turn, parts=tuple(parts), is_heard_only=True)
+
     def take_messages(self) -> tuple[Turn, ...]:
         """Take the messages that nothing else waits in front of."""
         taken: list[Turn] = []

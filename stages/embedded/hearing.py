@@ -21,7 +21,7 @@ def listen(ear: Ear, unit: Unit, unit_ms: int) -> list[Utterance]:
     if unit.is_continuation:
         return ear.hear(bytes(len(unit.pcm) or unit_bytes))
     found = ear.hear(unit.pcm)
-    if unit.closes_input:
+    if unit.closes_input or unit.is_heard_only:
         return found + ear.end()
     if 0 < len(unit.pcm) < unit_bytes:
         # Voice detection outside heard the end of the utterance and did not wait for the unit.

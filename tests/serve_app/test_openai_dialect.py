@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from websockets.asyncio.client import ClientConnection
-from websockets.exceptions import ConnectionClosed
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from session.config import SessionLimits
 from tests.fakes.server import Service, hear, serving, until
@@ -462,3 +462,27 @@ async def test_the_model_can_be_asked_without_input() -> None:
         await line.send(client("response.create", response={"instructions": "Greet the user."}))
         done = (await until(line, "response.done"))[-1]["response"]
         assert (done["status"], len(done["output"])) == ("completed", 1)
+
+
+# --- what is asked for elsewhere -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("query", ["intent=transcription", "model=m&call_id=rtc_1"])
+async def test_what_other_services_offer_is_refused_with_words(query: str) -> None:
+    async with serving(answering()) as service, service.dial(query) as line:
+        error = (await hear(line))["error"]
+        assert (error["code"], error["param"] in query) == ("unsupported", True)
+        with pytest.raises(ConnectionClosed):
+            await line.recv()
+
+
+async def test_a_wrong_path_says_where_the_sockets_are() -> None:
+    async with serving(answering()) as service:
+        for path in ("realtime", "v1/realtime/", "v1/nothing/at/all"):
+            with pytest.raises(InvalidStatus) as refused:
+                await connect(f"ws://127.0.0.1:{service.port}/{path}")
+            response = refused.value.response
+            assert response.status_code == 404
+            assert b"ends in /v1" in (response.body or b"")
+        page = await service.get("/v1/realtime")
+        assert (page.status, page.body["error"]["code"]) == (426, "upgrade_required")

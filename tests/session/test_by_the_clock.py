@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from session.config import PlaybackCommitPolicy, ResponseOptions
+from session.config import PlaybackCommitPolicy, ResponseOptions, TurnDetection
 from session.effects import CancelStages
-from session.events import ResponseFinished
+from session.events import InputTimedOut, ResponseFinished
 from session.ids import ItemId
 from session.stimuli import (
     InputCommitted,
@@ -114,3 +114,16 @@ def test_an_answer_apart_is_played_and_not_remembered() -> None:
     [finished] = d.said(ResponseFinished)
     assert d.session._state.history.get(ItemId(finished.item.item_id)) is None  # noqa: SLF001
     assert not d.session._state.playback.pending  # noqa: SLF001
+
+
+def test_the_user_is_waited_for_from_the_end_of_the_sound() -> None:
+    detection = TurnDetection(idle_timeout_ms=5_000)
+    d = spoken(config=replace(BY_THE_CLOCK, turn_detection=detection))
+    for _ in range(88):  # a microphone that is on, for 8.8 s; the sound lasts 4 s
+        d.now += 0.1
+        d.append(100, probability=0.0)
+    assert d.said(InputTimedOut) == []
+    d.now += 0.3
+    d.do(Ticked())
+    [timed_out] = d.said(InputTimedOut)
+    assert timed_out.audio_end_ms - timed_out.audio_start_ms >= 4_700

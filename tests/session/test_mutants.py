@@ -407,6 +407,18 @@ MUTANTS = [
         "    return False",
     ),
     Mutant(
+        "what is only heard is answered",
+        "pump.py",
+        "    asks = turn is not None and not reservation.is_heard_only\n",
+        "    asks = turn is not None\n",
+    ),
+    Mutant(
+        "what is said is heard before what was written",
+        "ledger/turns.py",
+        "        if at is None or not self._turns[at].spans:\n",
+        "        if at is None:\n",
+    ),
+    Mutant(
         "a stale stimulus moves the clock of playback",
         "machine.py",
         "        effects = self._dispatch(stimulus, now)\n",

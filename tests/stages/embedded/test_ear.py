@@ -132,10 +132,12 @@ def make_ear_after(pcm: bytes) -> Ear:
 # --- units ----------------------------------------------------------------------------------------
 
 
-def test_a_closing_unit_ends_the_utterance_in_mid_speech() -> None:
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_a_complete_item_ends_the_utterance_in_mid_speech(*, is_asked: bool) -> None:
     ear = make_ear()
-    (utterance,) = listen(ear, Unit(tone(A, 700), closes_input=True), 1000)
-    assert loud_ms(utterance) == 700
+    unit = Unit(tone(A, 1000), closes_input=is_asked, is_heard_only=not is_asked)
+    (utterance,) = listen(ear, unit, 1000)
+    assert loud_ms(utterance) == 1000
 
 
 def test_a_full_unit_waits_for_silence_and_a_residue_does_not() -> None:

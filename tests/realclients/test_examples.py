@@ -11,13 +11,15 @@ from pathlib import Path
 import pytest
 import trustme
 
-from tests.realclients.sentences import RATE_HZ, said
+from tests.realclients.sentences import RATE_HZ
 from tests.support.node import run_node
-from tests.support.speech import normalise, recognise
+from tests.support.speech import normalise, recognise, synthesise
 from tests.support.tls_front import TlsFront
 
 PAGE = Path(__file__).parents[2] / "docs" / "your_client.md"
 PLAIN, SECURE = "127.0.0.1:8000", "localhost:8443"
+RECORDED_HZ = 16_000
+"""Another rate than the wire's, as the recordings of tests/data have it."""
 WAIT_S = 60.0
 FEW_LINES, MANY_LINES = 26, 60
 EXPECTED = {
@@ -66,10 +68,10 @@ def program_of(heading: str) -> str:
 
 
 def record(path: Path, sentence: str) -> None:
-    """Write a sentence as a recording."""
+    """Write a sentence as a recording, with no more silence after it than a breath."""
     with wave.open(str(path), "wb") as file:
-        file.setparams((1, 2, RATE_HZ, 0, "NONE", ""))
-        file.writeframes(said(sentence))
+        file.setparams((1, 2, RECORDED_HZ, 0, "NONE", ""))
+        file.writeframes(synthesise(sentence, rate_hz=RECORDED_HZ))
 
 
 async def run(program: str, folder: Path) -> str:

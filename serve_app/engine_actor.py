@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from serve_app.clock import Clock, MonotonicClock
 from serve_app.lease import HeldLease, LeaseBook, LeaseEnd
-from serve_app.metrics import ChunkRecorder, NoChunkRecorder, RayChunkRecorder
+from serve_app.metrics.chunks import ChunkRecorder, NoChunkRecorder, RayChunkRecorder
 from session.config import RuntimeConfig, SessionLimits
 from session.errors import DuplexError, StageFailed, StageRefused
 from session.fence import Fence

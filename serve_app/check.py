@@ -116,10 +116,9 @@ def _check_app(
     except SettingsError as error:
         yield from (Fault(f"{path}.args.{at}", message) for at, message in error.faults)
         return
+    most = args.session_limits().max_sessions
     for index, deployment in enumerate(app.deployments):
-        yield from target_faults(
-            f"{path}.deployments.{index}", deployment, args.limits.max_sessions
-        )
+        yield from target_faults(f"{path}.deployments.{index}", deployment, most)
     yield from _check_exposure(f"{path}.args", args, schema, environ)
 
 

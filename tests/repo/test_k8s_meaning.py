@@ -165,6 +165,24 @@ def test_the_example_has_no_key_and_no_overlay_has_a_secret(built: Built, tmp_pa
     assert "Secret" not in {manifest["kind"] for manifest in built.manifests}
 
 
+def test_a_replaced_secret_is_read(tmp_path: Path) -> None:
+    """Kubernetes writes a new folder beside the old one, and turns one link."""
+
+    def mount(version: str, keys: str) -> None:
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "api-keys").write_text(keys)
+        (tmp_path / "new").symlink_to(version)
+        (tmp_path / "new").rename(tmp_path / "..data")
+
+    mount("..1", "old\n")
+    (tmp_path / "api-keys").symlink_to("..data/api-keys")
+    ring = KeyRing(file=tmp_path / "api-keys")
+    assert ring.holds("old")
+    mount("..2", "new\n")
+    assert ring.holds("new")
+    assert not ring.holds("old")
+
+
 # --- time --------------------------------------------------------------------------------------
 
 

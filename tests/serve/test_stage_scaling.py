@@ -40,7 +40,10 @@ async def directory(service: Service) -> AsyncIterator[RayStageDirectory]:
 def running() -> list[int]:
     """Return how many replicas of each stage run."""
     deployments = serve.status().applications[APPLICATION].deployments
-    return [deployments[name].replica_states.get("RUNNING", 0) for name in ("Stage0", "Stage1")]
+    return [
+        sum(n for state, n in deployments[name].replica_states.items() if state == "RUNNING")
+        for name in ("Stage0", "Stage1")
+    ]
 
 
 async def until_there_are(replicas: int) -> None:

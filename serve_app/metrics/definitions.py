@@ -6,7 +6,6 @@ belongs to one model alone is not here: vLLM reports its own (`ray_vllm_*`).
 
 from typing import Final
 
-from serve_app.lease import LeaseEnd
 from serve_app.metrics.label_values import (
     ANSWER_EDGES,
     BATCH_EDGES,
@@ -32,7 +31,6 @@ from serve_app.metrics.metric import OTHER, Merge, Metric, Owner, counter, gauge
 
 GATEWAY: Final = Owner.GATEWAY
 ENGINES: Final = Owner.ENGINES
-STAGE0: Final = Owner.STAGE0
 STAGE1: Final = Owner.STAGE1
 
 # --- admission ----------------------------------------------------------------------------------
@@ -95,11 +93,9 @@ LEASES_REFUSED: Final = counter(
 LEASES_ENDED: Final = counter(
     ENGINES,
     "duplex_leases_ended_total",
-    "Leases that ended, by why. `expired` and `gateway_lost`: a gateway died or hung.",
-    labels={
-        "stage": STAGES,
-        "reason": tuple(end.value for end in LeaseEnd if end is not LeaseEnd.ENGINE_LOST),
-    },
+    "Leases that ended, by why. `given_back`: without a close, as when a gateway dies; `expired`: "
+    "a gateway hung.",
+    labels={"stage": STAGES, "reason": ("closed", "given_back", "expired")},
 )
 
 # --- the unit loop ------------------------------------------------------------------------------
@@ -140,12 +136,6 @@ UNIT_LAG: Final = histogram(
     "Sound that waits behind a unit which goes to Stage0 in such a session: how far the "
     "model is behind the user.",
     buckets=UNIT_EDGES,
-)
-STAGE_LOSSES: Final = counter(
-    GATEWAY,
-    "duplex_stage_losses_total",
-    "Sessions that lost a stage: its engine or replica died, or the lease broke.",
-    labels={"stage": STAGES},
 )
 GATEWAY_SECONDS: Final = histogram(
     GATEWAY,
@@ -298,11 +288,11 @@ ENGINE_STARTED: Final = gauge(
     merge=Merge.MAX,
 )
 KV_TOKENS: Final = gauge(
-    STAGE0,
+    ENGINES,
     "duplex_engine_kv_tokens",
-    "Positions of Stage0's memory: what open sessions hold, what is set aside for them, and "
-    "all. Zero for a model that has no such memory.",
-    labels={"state": ("used", "reserved", "capacity")},
+    "Positions of an engine's memory: what open sessions hold, what is set aside for them, and "
+    "all there is. Zero where the model has no such memory.",
+    labels={"stage": STAGES, "state": ("used", "reserved", "capacity")},
 )
 
 # --- Stage1's own -------------------------------------------------------------------------------

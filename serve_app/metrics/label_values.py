@@ -57,6 +57,9 @@ OVERLAPS: Final = (
     ("listen", "client_overlap_action"),
     ("drop", "silence_or_noise"),
     ("drop", "client_overlap_action"),
+    ("barge_in", OTHER),
+    ("listen", OTHER),
+    ("drop", OTHER),
 )
 """`short_ack…` and `silence_or_noise` are the overlaps that did not mean to interrupt."""
 RESUME_RESULTS: Final = ("resumed", "refused", "conflict", "unsupported", "resync_required")

@@ -1,6 +1,7 @@
 """What a metric is: a name, what it counts, and every label set that it can ever have.
 
-Rule 1: label values are closed sets, so every series exists from the start, at zero.
+Rule 1: label values are closed sets, so every series exists from the start, at zero. Only Ray's
+        exporter shows a histogram's series no earlier than their first value; `GET /metrics` does.
 Rule 2: what is not in a set counts as `other`, which is in every set that the outside can reach.
 """
 
@@ -29,7 +30,6 @@ class Owner(enum.Enum):
 
     GATEWAY = "gateway replicas"
     ENGINES = "the engines of both stages"
-    STAGE0 = "Stage0's engines"
     STAGE1 = "Stage1's engines"
 
 
@@ -51,7 +51,7 @@ class Metric:
     owner: Owner
     help: str
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: NO_LABELS)
-    """Each label's values. In every set of STAGES, a process has its own stage's alone."""
+    """Each label's values. Of a `stage`, an engine has its own alone."""
     only: tuple[tuple[str, ...], ...] = ()
     """The label sets that there are, in the order of `labels`; empty: every combination."""
     buckets: tuple[float, ...] = ()

@@ -94,14 +94,14 @@ async def test_every_counter_and_gauge_is_in_rays_exporter_from_the_start(
         for labels in metric.label_sets
     }
 
-    def missing() -> set[object]:
+    def missing() -> set[tuple[str, frozenset[tuple[str, str]]]]:
         text = "\n".join(line for line in exported().splitlines() if "ray_duplex_" in line) + "\n"
         found = {
             (sample.name, frozenset((k, v) for k, v in sample.labels.items() if k in names))
             for family in text_string_to_metric_families(text)
             for sample in family.samples
         }
-        return {*wanted} - found
+        return wanted - found
 
     names = {name for metric in METRICS for name in metric.labels}
     async with asyncio.timeout(30):

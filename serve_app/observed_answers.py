@@ -66,6 +66,7 @@ class ObservedAnswers:
     meter: Meter
     _heard_ms: float = 0.0
     """Length of the user's stream so far."""
+    _uncounted_s: float = 0.0
     _onset_at_s: float | None = None
     _speech_end_at_s: float | None = None
     _asked_at_s: float | None = None
@@ -75,7 +76,14 @@ class ObservedAnswers:
         """The user's stream goes on."""
         samples = len(pcm) // SAMPLE_BYTES
         self._heard_ms += samples * 1000 / INPUT_RATE_HZ
-        self.meter.count(AUDIO_SECONDS, "in", by=samples / INPUT_RATE_HZ)
+        self._uncounted_s += samples / INPUT_RATE_HZ
+        if self._uncounted_s >= 1.0:  # not with every frame, of which there may be fifty a second
+            self.count_heard()
+
+    def count_heard(self) -> None:
+        """Count what the stream has brought since this was done last."""
+        self.meter.count(AUDIO_SECONDS, "in", by=self._uncounted_s)
+        self._uncounted_s = 0.0
 
     def ask(self, at_s: float) -> None:
         """The client wants an answer."""

@@ -110,6 +110,7 @@ class SessionObserver:
 
     def ended(self, *, now: float) -> None:
         """The session is over, and nothing of it goes on."""
+        self.answers.count_heard()
         self.meter.count(SESSIONS_ENDED, self._reason)
         if self._opened_at_s is not None:
             self.meter.observe(SESSION_DURATION, now - self._opened_at_s)

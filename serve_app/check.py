@@ -20,6 +20,7 @@ from ray.serve.schema import (
 )
 
 from serve_app.auth import KeyRing
+from serve_app.check_scaling import scaling_faults, target_faults
 from serve_app.exposure import is_loopback
 from serve_app.settings import (
     API_KEYS_VARIABLE,
@@ -107,11 +108,7 @@ def _check_app(
         if deployment.name not in DEPLOYMENTS:
             known = ", ".join(DEPLOYMENTS)
             yield Fault(f"{path}.deployments.{index}.name", f"must be one of: {known}")
-        if deployment.name == "Gateway" and deployment.num_replicas not in (None, 1):
-            yield Fault(
-                f"{path}.deployments.{index}.num_replicas",
-                "must be 1: a session can not move to another gateway yet",
-            )
+        yield from scaling_faults(f"{path}.deployments.{index}", deployment)
     environ = {**environ, **app.runtime_env.get("env_vars", {})}
     try:
         args = read_args(app.args)
@@ -119,6 +116,9 @@ def _check_app(
     except SettingsError as error:
         yield from (Fault(f"{path}.args.{at}", message) for at, message in error.faults)
         return
+    most = args.session_limits().max_sessions
+    for index, deployment in enumerate(app.deployments):
+        yield from target_faults(f"{path}.deployments.{index}", deployment, most)
     yield from _check_exposure(f"{path}.args", args, schema, environ)
 
 

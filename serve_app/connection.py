@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from serve_app.clock import Timer, sleep_until
+from serve_app.metrics.definitions import FLOODS
+from serve_app.metrics.meter import count_error
 from serve_app.outbound import Outbound
 from serve_app.session_actor import SessionActor, World
 from session.config import SessionConfig
@@ -156,6 +158,7 @@ class Connection:
         self._query = query
         self._host = host
         self._clock = host.world.clock
+        self._meter = host.world.meter
         self._attachment = host.new_attachment()
         self._opening = host.new_opening()
         self._reader = host.new_reader(self._opening.habits)
@@ -207,6 +210,7 @@ class Connection:
         """End a client that sends on although it is refused, or does not read its refusals."""
         is_unread = self._actor is None and self._lobby.outbox.is_over_bound
         if is_unread or (self._actor is not None and self._actor.is_flooded):
+            self._meter.count(FLOODS)
             self._close(1013, "input_backpressure")
 
     def _open_or_wait(self) -> None:
@@ -338,12 +342,13 @@ class Connection:
 
     def _measure(self, sent: Frame) -> None:
         if sent.is_speech:
-            self._host.world.timings.chunk_to_frame.add(self._clock.now() - sent.at_s)
+            self._host.world.timings.send(self._clock.now() - sent.at_s)
 
     # --- the end ------------------------------------------------------------------------------
 
     def _say(self, error: DuplexError, event_id: str | None) -> None:
         """Say what is wrong while there is no session."""
+        count_error(self._meter, error)
         self._put(ErrorRaised(error, event_id))
 
     def _put(self, event: Event) -> None:

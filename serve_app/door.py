@@ -9,6 +9,8 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serve_app.auth import Doorkeeper, Refusal
+from serve_app.metrics.definitions import DOOR_REFUSALS
+from serve_app.metrics.meter import NO_METER, Meter
 
 LIVE_PATH = "/health/live"
 """Says only that the process lives; a prober has no key."""
@@ -20,15 +22,26 @@ READING_METHODS = ("GET", "HEAD")
 class HttpDoor:
     """ASGI middleware that judges HTTP requests. Sockets are judged by their route."""
 
-    def __init__(self, app: ASGIApp, door: Doorkeeper) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        door: Doorkeeper,
+        meter: Meter = NO_METER,
+        key_paths: tuple[str, ...] = KEY_PATHS,
+    ) -> None:
         self._app = app
         self._door = door
+        self._meter = meter
+        self._key_paths = key_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with the refusal, or pass the request on."""
         refusal = self._refusal(scope) if scope["type"] == "http" else None
-        app = self._app if refusal is None else _response(refusal)
-        await app(scope, receive, send)
+        if refusal is None:
+            await self._app(scope, receive, send)
+            return
+        self._meter.count(DOOR_REFUSALS, "http", str(refusal.status))
+        await _response(refusal)(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> Refusal | None:
         path, headers = scope["path"], Headers(scope=scope)
@@ -38,7 +51,7 @@ class HttpDoor:
             from_elsewhere = self._door.refuse_origin(headers)
             if from_elsewhere is not None:
                 return from_elsewhere
-        if path.startswith(KEY_PATHS):
+        if path.startswith(self._key_paths):
             return self._door.refuse(headers)
         return self._door.refuse_public()
 

@@ -12,18 +12,36 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from serve_app.clock import Clock, MonotonicClock
+from serve_app.clock import Clock, MonotonicClock, unix_now_s
 from serve_app.lease import HeldLease, LeaseBook, LeaseEnd
-from serve_app.metrics import ChunkRecorder, NoChunkRecorder, RayChunkRecorder
+from serve_app.metrics.chunks import record_chunk
+from serve_app.metrics.definitions import (
+    ENGINE_STARTED,
+    ENGINE_UP,
+    KV_TOKENS,
+    LEASES_ENDED,
+    LEASES_REFUSED,
+    STAGE_LIMIT,
+    STAGE_SLOTS,
+)
+from serve_app.metrics.meter import NO_METER, REFRESH_S, Meter
+from serve_app.metrics.ray_meter import engine_meter
 from session.config import RuntimeConfig, SessionLimits
 from session.errors import DuplexError, StageFailed, StageRefused
 from session.fence import Fence
 from session.ids import OperationId, SessionId
 from session.unit import SpeechChunk, Unit, UnitResult
 from stages.binding import Stage0Door, Stage1Door
-from stages.contract import Capacity, Released, Speech, Stage0Model, Stage1Model
+from stages.contract import (
+    Capacity,
+    Released,
+    RemembersTokens,
+    Speech,
+    Stage0Model,
+    Stage1Model,
+)
 from stages.plugins import load_plugin
 
 log = logging.getLogger(__name__)
@@ -42,28 +60,35 @@ def end_process(reason: str) -> None:
 class Engine:
     """What both engines have in common."""
 
+    stage: ClassVar[str]
+
     def __init__(
         self,
         model: Stage0Model | Stage1Model,
         door: Stage0Door | Stage1Door,
         limits: SessionLimits,
-        clock: Clock | None = None,
-        on_death: Callable[[str], None] = end_process,
+        *,
+        clock: Clock,
+        on_death: Callable[[str], None],
+        meter: Meter,
     ) -> None:
         self._model = model
+        self._meter = meter
         self._on_death = on_death
         self._watch: asyncio.Task[None] | None = None
         self._guarded = door
         self._limits = limits
-        self._clock = clock or MonotonicClock()
+        self._clock = clock
         self._book = LeaseBook(max_sessions=limits.max_sessions, ttl_s=limits.lease_ttl_s)
         self._releasing: dict[HeldLease, asyncio.Task[None]] = {}
         self._is_warm = False
 
     async def start(self) -> None:
         """Warm the model up and begin to look after the leases."""
+        self._show()
         await self._model.warm_up()
         self._is_warm = True
+        self._meter.set(ENGINE_STARTED, unix_now_s(), self.stage)
         self._watch = asyncio.create_task(self._watch_model())  # noqa: TID251 - ends the process
         self._go_round()
 
@@ -77,6 +102,7 @@ class Engine:
         try:
             lease = self._book.admit(session_id, incarnation, now=self._clock.now())
         except DuplexError as error:
+            self._meter.count(LEASES_REFUSED, self.stage)
             yield error
             return
         try:
@@ -86,6 +112,7 @@ class Engine:
             await lease.freed.wait()
         finally:
             lease.end(LeaseEnd.GIVEN_BACK)
+            self._meter.count(LEASES_ENDED, self.stage, lease.over.result().value)
             self._start_release(lease)
 
     async def renew(self, session_ids: Sequence[SessionId]) -> tuple[SessionId, ...]:
@@ -153,6 +180,26 @@ class Engine:
             next_s = self._clock.now() + self._limits.reaper_interval_s
             self._clock.call_at(next_s, self._go_round)
 
+    def _show(self) -> None:
+        """Say what there is now, and again and again from now on."""
+        try:
+            self._measure()
+            self._meter.refresh()
+        finally:
+            self._clock.call_at(self._clock.now() + REFRESH_S, self._show)
+
+    def _measure(self) -> None:
+        taken, slots = self._book.taken, self._book.max_sessions
+        self._meter.set(STAGE_LIMIT, slots, self.stage)
+        self._meter.set(STAGE_SLOTS, taken, self.stage, "taken")
+        self._meter.set(STAGE_SLOTS, slots - taken, self.stage, "free")
+        self._meter.set(ENGINE_UP, int(self._is_warm), self.stage)
+        if self._is_warm and isinstance(self._model, RemembersTokens):
+            memory = self._model.token_memory()
+            self._meter.set(KV_TOKENS, memory.used, self.stage, "used")
+            self._meter.set(KV_TOKENS, memory.reserved, self.stage, "reserved")
+            self._meter.set(KV_TOKENS, memory.capacity, self.stage, "capacity")
+
     def _need_lease(self, fence: Fence) -> None:
         lease = self._book.of(fence.session_id, fence.incarnation)
         if lease is None or lease.is_over:
@@ -179,15 +226,20 @@ class Engine:
 class Stage0Engine(Engine):
     """The hearing and deciding half in its process."""
 
+    stage = "stage0"
+
     def __init__(
         self,
         model: Stage0Model,
         limits: SessionLimits,
         clock: Clock | None = None,
         on_death: Callable[[str], None] = end_process,
+        meter: Meter = NO_METER,
     ) -> None:
-        self._door = Stage0Door(model, cache_size=limits.completed_append_cache_size)
-        super().__init__(model, self._door, limits, clock, on_death)
+        clock = clock or MonotonicClock()
+        cache_size = limits.completed_append_cache_size
+        self._door = Stage0Door(model, cache_size=cache_size, now=clock.now)
+        super().__init__(model, self._door, limits, clock=clock, on_death=on_death, meter=meter)
         self._recent_unit_ms = 0.0
 
     async def append(
@@ -211,16 +263,18 @@ class Stage0Engine(Engine):
 class Stage1Engine(Engine):
     """The speaking half in its process."""
 
+    stage = "stage1"
+
     def __init__(
         self,
         model: Stage1Model,
         limits: SessionLimits,
         clock: Clock | None = None,
-        recorder: ChunkRecorder | None = None,
+        meter: Meter = NO_METER,
     ) -> None:
-        self._door = Stage1Door(model)
-        self._recorder = recorder or NoChunkRecorder()
-        super().__init__(model, self._door, limits, clock)
+        clock = clock or MonotonicClock()
+        self._door = Stage1Door(model, now=clock.now)
+        super().__init__(model, self._door, limits, clock=clock, on_death=end_process, meter=meter)
 
     async def speak(
         self, fence: Fence, seq: int, speech: Speech
@@ -230,7 +284,7 @@ class Stage1Engine(Engine):
         stream = self._door.speak(fence, seq=seq, speech=speech)
         try:
             async for chunk in stream:
-                self._recorder.record(chunk)
+                record_chunk(self._meter, chunk)
                 yield chunk
         finally:
             await stream.aclose()
@@ -240,7 +294,8 @@ class Stage0Actor(Stage0Engine):
     """Stage0's engine as an actor: finds its model in the process that it will live in."""
 
     def __init__(self, plugin: str, settings: dict[str, Any], limits: SessionLimits) -> None:
-        super().__init__(load_plugin(plugin).make_stage0(settings), limits)
+        model = load_plugin(plugin).make_stage0(settings)
+        super().__init__(model, limits, meter=engine_meter(self.stage))
 
     async def append_by_value(
         self, fence: Fence, seq: int, operation_id: OperationId, unit: Unit, generation: int
@@ -260,4 +315,4 @@ class Stage1Actor(Stage1Engine):
 
     def __init__(self, plugin: str, settings: dict[str, Any], limits: SessionLimits) -> None:
         model = load_plugin(plugin).make_stage1(settings)
-        super().__init__(model, limits, recorder=RayChunkRecorder())
+        super().__init__(model, limits, meter=engine_meter(self.stage))

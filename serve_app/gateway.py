@@ -29,9 +29,16 @@ from serve_app.client_secrets import ClientSecrets
 from serve_app.clock import Clock, MonotonicClock, unix_now_s
 from serve_app.connection import Connection, SocketGone, is_on, read_query
 from serve_app.dialects import DUPLEX, DUPLEX_GA, INTERNAL, LIVE, OPENAI, DialectKit
-from serve_app.door import HttpDoor, refuse_socket
+from serve_app.door import KEY_PATHS, HttpDoor, refuse_socket
+from serve_app.gateway_watch import GatewayWatch
 from serve_app.http_errors import error_fields, error_response
 from serve_app.ids import RandomIds
+from serve_app.metrics.definitions import DOOR_REFUSALS
+from serve_app.metrics.exporters import ReadExporters
+from serve_app.metrics.meter import NO_METER, Meter, count_error
+from serve_app.metrics.metric import OTHER
+from serve_app.metrics_route import METRICS_PATH
+from serve_app.metrics_route import add_route as add_metrics_route
 from serve_app.open_sessions import OpenSessions
 from serve_app.ports import StageDirectory
 from serve_app.secret_routes import add_routes as add_secret_routes
@@ -84,10 +91,14 @@ class Gateway:
         clock: Clock | None = None,
         ids: IdFactory | None = None,
         open_scorer: OpenScorer | None = None,
+        meter: Meter = NO_METER,
+        read_exporters: ReadExporters | None = None,
     ) -> None:
         self.settings = settings
+        self.read_exporters = read_exporters
+        self.meter = meter
         self.sessions = OpenSessions()
-        self.timings = GatewayTimings()
+        self.timings = GatewayTimings(meter)
         keys = KeyRing(settings.api_keys, settings.api_keys_file)
         self.ids = ids or RandomIds()
         self.secrets = ClientSecrets(self.ids.token().encode())
@@ -98,6 +109,7 @@ class Gateway:
             allowed_origins=settings.allowed_origins,
         )
         self._clock = clock or MonotonicClock()
+        self.watch = GatewayWatch(meter, self.sessions, self._clock)
         self._open_scorer = open_scorer or SileroScorers().open
         self._open_directory = open_directory
         self._directory: StageDirectory | None = None
@@ -125,6 +137,7 @@ class Gateway:
         """Serve one WebSocket from its handshake to its end, in the dialect that its URL names."""
         admitted = self.door.admit_socket(socket.headers, now_unix_s=unix_now_s())
         if isinstance(admitted, Refusal):
+            self.meter.count(DOOR_REFUSALS, "socket", str(admitted.status))
             await refuse_socket(socket, admitted)
             return
         await socket.accept(subprotocol=selected_protocol(socket.headers))
@@ -135,6 +148,8 @@ class Gateway:
             log.exception("a connection broke")
             broken = LocalProtocolError("the server made a mistake on this connection")
             await self._say_and_close(accepted, broken, INTERNAL_ERROR)
+        finally:
+            self.watch.socket_closed(accepted, *accepted.ending)
 
     async def close(self) -> None:
         """End every session, politely."""
@@ -146,8 +161,10 @@ class Gateway:
         try:
             kit = choose(socket.query_params, socket.headers)
         except UnsupportedOption as error:
+            self.watch.socket_opened(accepted, OTHER)
             await self._say_and_close(accepted, error, POLICY_VIOLATION)
             return
+        self.watch.socket_opened(accepted, kit.dialect.value)
         try:
             directory = await self.directory()
         except StageError as error:
@@ -158,6 +175,7 @@ class Gateway:
 
     async def _say_and_close(self, socket: AsgiSocket, error: DuplexError, code: int) -> None:
         """End a socket that never got a session, or whose connection broke."""
+        count_error(self.meter, error)
         event = {
             "type": "error",
             "event_id": self.ids.new("event"),
@@ -171,7 +189,15 @@ class Gateway:
 
     def _host(self, directory: StageDirectory, kit: DialectKit, admitted: Admitted) -> SessionHost:
         descriptor = directory.descriptor
-        world = World(directory, self._clock, self.settings.limits, self._open_scorer, self.timings)
+        world = World(
+            directory,
+            self._clock,
+            self.settings.limits,
+            self._open_scorer,
+            self.timings,
+            self.meter,
+            self.watch.fairness,
+        )
         facts = ServerFacts(
             model_id=descriptor.model_id,
             profile=descriptor.profile,
@@ -208,14 +234,19 @@ def build_api(gateway: Gateway) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        gateway.watch.start()
         yield
         await gateway.close()
+        gateway.watch.stop()
 
     # No generated pages: docs/wire.md has the contract, which OpenAPI can not express.
     api = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None)
-    api.add_middleware(HttpDoor, door=gateway.door)
+    key_paths = KEY_PATHS if gateway.settings.metrics_public else (*KEY_PATHS, METRICS_PATH)
+    api.add_middleware(HttpDoor, door=gateway.door, meter=gateway.meter, key_paths=key_paths)
     _add_routes(api, gateway)
     add_secret_routes(api, gateway)
+    if gateway.read_exporters is not None:
+        add_metrics_route(api, gateway.read_exporters)
     add_refusals(api)
     # Last, because a mount at "/" takes every path that no route before it has taken.
     if WEB_FOLDER.is_dir():

@@ -8,6 +8,8 @@ from ray.serve.handle import DeploymentHandle
 
 from serve_app.exposure import listens_on_loopback
 from serve_app.gateway import Gateway
+from serve_app.metrics.exporters import read_exporters
+from serve_app.metrics.ray_meter import GATEWAYS, RayMeter
 from serve_app.settings import GatewaySettings, keys_in
 from serve_app.stage_client import RayStageDirectory
 from stages.descriptor import Descriptor
@@ -32,4 +34,6 @@ class GatewayReplica(Gateway):
         async def open_directory() -> RayStageDirectory:
             return RayStageDirectory(stage0, stage1, descriptor, settings.limits)
 
-        super().__init__(own, open_directory)
+        super().__init__(
+            own, open_directory, meter=RayMeter(GATEWAYS), read_exporters=read_exporters
+        )

@@ -6,6 +6,7 @@ session must still give its stages back.
 
 import asyncio
 import logging
+from collections.abc import Iterator
 
 from serve_app.dialects import Dialect
 from serve_app.session_actor import SessionActor
@@ -24,6 +25,9 @@ class OpenSessions:
 
     def __len__(self) -> int:
         return len(self._running)
+
+    def __iter__(self) -> Iterator[SessionActor]:
+        return iter(list(self._running.values()))
 
     def start(self, actor: SessionActor, dialect: Dialect = Dialect.DUPLEX) -> None:
         """Run a session until it has given its stages back."""

@@ -11,15 +11,19 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from serve_app.clock import Clock
+from serve_app.dialects import Dialect
 from serve_app.effects import Shell, perform, release
 from serve_app.input_audio import InputAudio, item_created
 from serve_app.mailbox import Letter, Mailbox
+from serve_app.metrics.fairness import Fairness
+from serve_app.metrics.meter import NO_METER, Meter, count_error
 from serve_app.outbound import Outbound
 from serve_app.ports import StageDirectory
+from serve_app.session_observer import observe
 from serve_app.speech_scorer import OpenScorer
 from serve_app.timings import GatewayTimings
 from session.config import SessionLimits
@@ -34,6 +38,7 @@ from session.errors import (
 from session.events import ErrorRaised, Event
 from session.fence import Fence
 from session.ids import AttachmentId
+from session.lifecycle import Life
 from session.machine import DuplexSession
 from session.on_attachment import REFUSED_TEXT
 from session.outbox import Outbox
@@ -64,14 +69,27 @@ class World:
     limits: SessionLimits
     open_scorer: OpenScorer
     timings: GatewayTimings
+    meter: Meter = NO_METER
+    fairness: Fairness = field(default_factory=Fairness)
 
 
 class SessionActor:
     """Runs one session from its first event to the release of its stages."""
 
-    def __init__(self, session: DuplexSession, *, world: World, outbox: Outbox) -> None:
+    def __init__(
+        self,
+        session: DuplexSession,
+        *,
+        world: World,
+        outbox: Outbox,
+        dialect: Dialect = Dialect.DUPLEX,
+    ) -> None:
         self._session = session
         self._world = world
+        unit_ms = world.directory.descriptor.profile.unit_ms
+        self._observer = observe(
+            session, world.meter, world.fairness, dialect=dialect, unit_ms=unit_ms
+        )
         self.outbound = Outbound(outbox, clock=world.clock, fence=lambda: session.fence)
         self._asking: dict[AttachmentId, asyncio.Future[Event | None]] = {}
         self._mailbox = Mailbox(world.limits.max_pending_input_bytes_per_session)
@@ -85,6 +103,17 @@ class SessionActor:
     def fence(self) -> Fence:
         """The session's present fence."""
         return self._session.fence
+
+    @property
+    def state(self) -> str:
+        """Where it is: opening, active (with a client), detached or closing."""
+        match self._session.life:
+            case Life.OPENING | Life.ABANDONED:
+                return "opening"
+            case Life.OPEN:
+                return "active" if self._session.is_attached else "detached"
+            case _:
+                return "closing"
 
     @property
     def is_flooded(self) -> bool:
@@ -136,6 +165,7 @@ class SessionActor:
             self._refuse_from_now_on()  # giving the stages back may take its time
             await self._give_up(shell)
         finally:
+            self._observer.ended(now=self._world.clock.now())
             self._refuse_from_now_on()
             self.outbound.finish()
 
@@ -169,9 +199,11 @@ class SessionActor:
         await self._wait_for_reader(shell)
 
     def _handle(self, stimulus: Stimulus, shell: Shell) -> list[Effect]:
-        effects = self._session.handle(stimulus, now=self._world.clock.now())
+        now = self._world.clock.now()
+        effects = self._session.handle(stimulus, now=now)
         for effect in effects:
             perform(effect, shell)
+        self._observer.handled(stimulus, effects, at_s=shell.now_s, now=now)
         return effects
 
     async def _stimuli(self, letter: Letter) -> Sequence[Stimulus]:
@@ -238,9 +270,8 @@ class SessionActor:
         if not isinstance(letter.content, AudioReceived):
             return
         taken_s = self._world.clock.now() - letter.at_s
-        self._world.timings.frame_to_handled.add(taken_s)
-        if any(isinstance(effect, SubmitUnit) for effect in effects):
-            self._world.timings.frame_to_append.add(taken_s)
+        has_unit = any(isinstance(effect, SubmitUnit) for effect in effects)
+        self._world.timings.handle(taken_s, has_unit=has_unit)
 
     async def _wait_for_reader(self, shell: Shell) -> None:
         """Make no more while the client has too much to read; end a session whose client does not.
@@ -274,6 +305,7 @@ class SessionActor:
         """Say that we broke, and free the stages without the kernel."""
         broken = LocalProtocolError("the server made a mistake; this session can not go on")
         now = self._world.clock.now()
+        count_error(self._world.meter, broken)
         self.outbound.perform(Emit(ErrorRaised(broken)), at_s=now)
         self.outbound.perform(CloseSocket(1011, "internal_error"), at_s=now)
         if shell is not None and shell.stages is not None:

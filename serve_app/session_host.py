@@ -82,7 +82,7 @@ class SessionHost:
             ids=self.ids,
         )
         outbox = self._outbox(asked.attachment, opening, keeps_journal=asked.is_resumable)
-        actor = SessionActor(session, world=self.world, outbox=outbox)
+        actor = SessionActor(session, world=self.world, outbox=outbox, dialect=self.kit.dialect)
         self.sessions.start(actor, self.kit.dialect)
         return actor
 

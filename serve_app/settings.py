@@ -90,6 +90,8 @@ class GatewayArgs(_Settings):
     """Origins of web pages that may connect, besides the service's own."""
     debug: bool = False
     """Offer /debug/timings."""
+    metrics_public: bool = False
+    """Let everybody read /metrics, also where the service has keys."""
 
 
 class StageArgs(_Settings):
@@ -137,6 +139,7 @@ class GatewaySettings:
     """True only where the service listens on this machine alone."""
     allowed_origins: tuple[str, ...] = ()
     debug: bool = False
+    metrics_public: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +191,7 @@ def gateway_settings(args: AppArgs) -> GatewaySettings:
         api_keys_file=args.auth.api_keys_file,
         allowed_origins=args.gateway.allowed_origins,
         debug=args.gateway.debug,
+        metrics_public=args.gateway.metrics_public,
     )
 
 

@@ -4,6 +4,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
+from serve_app.metrics.definitions import GATEWAY_SECONDS
+from serve_app.metrics.meter import NO_METER, Meter
+
 KEPT_SAMPLES: Final = 4096
 """Older samples make room for newer ones."""
 
@@ -36,12 +39,27 @@ class Reservoir:
 class GatewayTimings:
     """Time spent inside the gateway, over all its sessions."""
 
+    meter: Meter = NO_METER
+
     frame_to_append: Reservoir = field(default_factory=Reservoir)
     """From the frame that completes a unit to the call that gives the unit to Stage0."""
     frame_to_handled: Reservoir = field(default_factory=Reservoir)
     """From any client frame to the end of its effects."""
     chunk_to_frame: Reservoir = field(default_factory=Reservoir)
     """From a chunk of speech to the last of its frames given to the socket."""
+
+    def handle(self, seconds: float, *, has_unit: bool) -> None:
+        """Note how long a frame of audio took, and whether a unit went to Stage0 with it."""
+        self.frame_to_handled.add(seconds)
+        self.meter.observe(GATEWAY_SECONDS, seconds, "frame_to_handled")
+        if has_unit:
+            self.frame_to_append.add(seconds)
+            self.meter.observe(GATEWAY_SECONDS, seconds, "frame_to_append")
+
+    def send(self, seconds: float) -> None:
+        """Note how long it took to send a chunk of speech."""
+        self.chunk_to_frame.add(seconds)
+        self.meter.observe(GATEWAY_SECONDS, seconds, "chunk_to_frame")
 
     def summary(self) -> dict[str, dict[str, float]]:
         """Return what has been measured, by name."""

@@ -65,6 +65,7 @@ from session.stimuli import (
 )
 from session.stream_stimuli import ContextAppended, InputMuteSet
 from session.timers import fire, wake_up
+from session.unit import INPUT_RATE_HZ, SAMPLE_BYTES, samples_to_ms
 
 STORY_LENGTH = 256
 HELD_COMMAND_BYTES = 1024
@@ -109,6 +110,21 @@ class DuplexSession:
     def is_over(self) -> bool:
         """Whether the session has reached its end and holds nothing any more."""
         return self._state.life is Life.CLOSED
+
+    @property
+    def life(self) -> Life:
+        """Where the session is between its first event and its last."""
+        return self._state.life
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether a client's socket has the session."""
+        return self._state.attachment.current is not None
+
+    @property
+    def waiting_input_ms(self) -> int:
+        """Sound of the open item that no unit has taken yet."""
+        return samples_to_ms(self._state.input.open_bytes // SAMPLE_BYTES, INPUT_RATE_HZ)
 
     @property
     def wants_speech_scores(self) -> bool:

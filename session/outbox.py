@@ -140,7 +140,12 @@ class Outbox:
     def is_over_bound(self) -> bool:
         """Whether more waits than a client that reads would leave."""
         is_many = len(self._queue) > self._max_events
-        return is_many or self._queued_bytes + self._sending_bytes > self._max_bytes
+        return is_many or self.waiting_bytes > self._max_bytes
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What waits to be sent, as it weighs on the wire."""
+        return self._queued_bytes + self._sending_bytes
 
     def has_left(self, attachment: AttachmentId) -> bool:
         """Whether nothing but a farewell will come for `attachment`."""

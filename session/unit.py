@@ -69,6 +69,17 @@ class SegmentMetrics:
     tpot_ms: float
     itls_ms: tuple[float, ...]
     generated_tokens: int
+    queued_ms: float = 0.0
+    """For a place in the model's engine; not part of the other times."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageTime:
+    """Where a stage's time for one unit went, in seconds of its own clock."""
+
+    queue_s: float
+    """Before the model began: at the stage's door and for a place in the model's engine."""
+    compute_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +99,8 @@ class UnitResult:
     metrics: SegmentMetrics | None = None
     calls: tuple[FunctionCall, ...] = ()
     """Functions that the model calls once this unit's speech has been spoken."""
+    time: StageTime | None = field(default=None, compare=False)
+    """What the stage adds; no two answers are different by it."""
 
     @property
     def speech_follows(self) -> bool:
@@ -126,6 +139,8 @@ class SpeechChunk:
     segment_end: bool = False
     turn_end: bool = False
     metrics: SpeechMetrics | None = None
+    time: StageTime | None = field(default=None, compare=False)
+    """What the stage adds to the first chunk of a unit; no two chunks are different by it."""
 
     @property
     def samples(self) -> int:

@@ -13,6 +13,7 @@ Rule 5: what a model could not release stays bound, refuses every call, and is r
 
 import asyncio
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import Any, Final
 
 from session.config import RuntimeConfig
@@ -23,6 +24,7 @@ from session.unit import SAMPLE_BYTES, Decision, SpeechChunk, Unit
 from stages.contract import Appended, Released, Speech, Stage0Model, Stage1Model
 from stages.held_sessions import Binding, Epoch, HeldSessions
 from stages.model_call import outcome
+from stages.stage_time import InModel, Now, Stopwatch, start
 
 MAX_UNIT_BYTES: Final = 16_777_216
 MAX_ARGUMENTS_CHARS: Final = 65_536
@@ -31,10 +33,14 @@ MAX_ARGUMENTS_CHARS: Final = 65_536
 
 
 class Stage0Door:
-    """Stage0 behind its door; keeps `cache_size` finished operations of each session."""
+    """Stage0 behind its door; keeps `cache_size` finished operations of each session.
 
-    def __init__(self, model: Stage0Model, *, cache_size: int) -> None:
+    With a clock, `now`, answers say where their time went.
+    """
+
+    def __init__(self, model: Stage0Model, *, cache_size: int, now: Now | None = None) -> None:
         self._model = model
+        self._now = now
         self._cache_size = cache_size
         self._held = HeldSessions(model, model.interrupt)
 
@@ -103,24 +109,34 @@ class Stage0Door:
             raise StageRefused(f"this stage does not have settings {generation}")
         epoch.attempts += 1
         request = request_id(binding.fence, seq, epoch.attempts)
-        work = self._run(binding, epoch, request, unit, generation)
+        work = self._run(binding, epoch, request, unit, generation, start(self._now))
         task = binding.start_in(epoch, work, is_cut=False)
         binding.operations[operation_id] = task
         task.add_done_callback(lambda done: self._keep(binding, operation_id, done))
         return task
 
     async def _run(
-        self, binding: Binding, epoch: Epoch, request: RequestId, unit: Unit, generation: int
+        self,
+        binding: Binding,
+        epoch: Epoch,
+        request: RequestId,
+        unit: Unit,
+        generation: int,
+        watch: Stopwatch | None,
     ) -> Appended:
         await binding.enter()
         try:
             if epoch.is_over:
                 raise StageRefused("cancelled before the model began")
             await self._apply(binding, generation)
+            inside = None if watch is None else watch.entered()
             appended = await self._model.append(binding.session_id, unit, request_id=request)
             _check_appended(appended, request)
             epoch.may_repeat = False
-            return appended
+            if inside is None:
+                return appended
+            result = appended.result
+            return replace(appended, result=replace(result, time=inside.until_now(result.metrics)))
         finally:
             binding.turnstile.release()
 
@@ -144,10 +160,14 @@ class Stage0Door:
 
 
 class Stage1Door:
-    """Stage1 behind its door."""
+    """Stage1 behind its door.
 
-    def __init__(self, model: Stage1Model) -> None:
+    With a clock, `now`, the first chunk of a unit says where its time went.
+    """
+
+    def __init__(self, model: Stage1Model, *, now: Now | None = None) -> None:
         self._model = model
+        self._now = now
         self._held = HeldSessions(model, self._interrupt)
 
     @property
@@ -175,7 +195,8 @@ class Stage1Door:
         epoch.check_later(seq)
         epoch.last_seq = seq
         made: asyncio.Queue[SpeechChunk | None] = asyncio.Queue()
-        task = binding.start_in(epoch, self._run(binding, epoch, speech, made), is_cut=True)
+        work = self._run(binding, epoch, speech, made, start(self._now))
+        task = binding.start_in(epoch, work, is_cut=True)
         task.add_done_callback(lambda _: made.put_nowait(None))
         try:
             while (chunk := await made.get()) is not None and not epoch.is_over:
@@ -205,15 +226,18 @@ class Stage1Door:
         epoch: Epoch,
         speech: Speech,
         made: asyncio.Queue[SpeechChunk | None],
+        watch: Stopwatch | None,
     ) -> None:
         await binding.enter()
         try:
             if epoch.is_over:
                 return
+            inside = None if watch is None else watch.entered()
             stream = self._model.speak(binding.session_id, speech)
             try:
                 async for chunk in stream:
-                    made.put_nowait(chunk)
+                    made.put_nowait(chunk if inside is None else _timed(chunk, inside))
+                    inside = None
             finally:
                 if isinstance(stream, AsyncGenerator):
                     await stream.aclose()
@@ -236,6 +260,10 @@ def _check_unit(unit: Unit) -> None:
         raise StageFailed("bad unit: it has neither audio nor text, and closes nothing")
     if (unit.is_fresh or unit.is_bare) and not unit.closes_input:
         raise StageFailed("bad unit: it asks for an answer and does not close the input")
+
+
+def _timed(first: SpeechChunk, inside: InModel) -> SpeechChunk:
+    return replace(first, time=inside.until_now(first.metrics))
 
 
 def request_id(fence: Fence, seq: int, attempt: int) -> RequestId:

@@ -12,7 +12,7 @@ anything else it raises is a fault of the plugin and is reported as StageFailed 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from session.config import RuntimeConfig
 from session.fence import Fence
@@ -64,6 +64,26 @@ class Capacity:
     max_sessions: int
     open_sessions: int
     recent_unit_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TokenMemory:
+    """Positions of a model's memory."""
+
+    used: int
+    """What open sessions hold now."""
+    reserved: int
+    """What is set aside for open sessions."""
+    capacity: int
+
+
+@runtime_checkable
+class RemembersTokens(Protocol):
+    """A model, of either half, whose sessions hold positions of one bounded memory."""
+
+    def token_memory(self) -> TokenMemory:
+        """Return how full it is; once the model is warm."""
+        ...
 
 
 class Stage0Model(Protocol):

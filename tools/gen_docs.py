@@ -1,4 +1,4 @@
-"""Writes docs/errors.md, docs/config.md and docs/wire/ from the code they describe.
+"""Writes errors.md, config.md, metrics.md and wire/ of docs/ from the code they describe.
 
 Rule 1: a meaning stands once, beside the class or field it explains; the page repeats it.
 Rule 2: an undocumented field is an error, so that the pages have no gaps.
@@ -24,6 +24,7 @@ from stages.embedded.settings import EmbeddedSettings
 from stages.minicpmo.settings import MiniCPMOSettings
 from stages.scripted.settings import ScriptedSettings
 from tools.docstrings import attribute_docs, docs_in, summary
+from tools.metrics_page import metrics_page
 from tools.wire_pages import wire_pages
 
 ROOT: Final = Path(__file__).parent.parent
@@ -40,7 +41,11 @@ def main() -> None:
 
 def pages() -> dict[str, str]:
     """Return each generated page's text by its path."""
-    own = {"docs/errors.md": error_page(), "docs/config.md": config_page()}
+    own = {
+        "docs/errors.md": error_page(),
+        "docs/config.md": config_page(),
+        "docs/metrics.md": metrics_page(NOTICE),
+    }
     wire = {f"docs/wire/{name}.md": text for name, text in wire_pages(NOTICE).items()}
     return own | wire
 

@@ -55,6 +55,8 @@ class EngineSettings:
     logits_processors: tuple[str, ...] = ()
     """Fully qualified names of classes for the runner that vLLM will use."""
     worker_extension_cls: str = ""
+    reports_to_ray: bool = True
+    """vLLM's own metrics go out through Ray's exporter, where this process is one of Ray's."""
     hf_overrides: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     more_engine_args: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """Passed on to vLLM as they are."""

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from session.ids import RequestId
+from stages.contract import TokenMemory
 
 if TYPE_CHECKING:  # these values are also read where torch is not installed
     import torch
@@ -125,3 +126,8 @@ class EngineCapacity:
     kv_tokens_reserved: int
     kv_tokens_used: int
     """Positions that the open sessions hold now."""
+
+    @property
+    def tokens(self) -> TokenMemory:
+        """The memory alone."""
+        return TokenMemory(self.kv_tokens_used, self.kv_tokens_reserved, self.kv_tokens)

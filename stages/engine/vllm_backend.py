@@ -10,6 +10,7 @@ Rule 3: whatever vLLM raises for one request reaches one request. Only a dead en
 import asyncio
 import contextlib
 import os
+import sys
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
@@ -51,8 +52,9 @@ class VllmBackend:
         from vllm.engine.arg_utils import AsyncEngineArgs  # noqa: PLC0415 - takes seconds
         from vllm.v1.engine.async_llm import AsyncLLM  # noqa: PLC0415
 
-        args = AsyncEngineArgs(**engine_args(self._settings))
-        self._llm = AsyncLLM.from_engine_args(args)
+        loggers = _stat_loggers(self._settings)
+        args = AsyncEngineArgs(**engine_args(self._settings, has_loggers=bool(loggers)))
+        self._llm = AsyncLLM.from_engine_args(args, stat_loggers=loggers)
         return _facts(self._llm)
 
     def stream(self, request_id: str) -> "VllmStream":
@@ -180,7 +182,7 @@ def sampling_params(sampling: Sampling) -> Any:
     )
 
 
-def engine_args(settings: EngineSettings) -> dict[str, Any]:
+def engine_args(settings: EngineSettings, *, has_loggers: bool = False) -> dict[str, Any]:
     """Return the arguments of AsyncEngineArgs."""
     args: dict[str, Any] = {
         "model": str(settings.model),
@@ -193,7 +195,7 @@ def engine_args(settings: EngineSettings) -> dict[str, Any]:
         "load_format": settings.load_format,
         "seed": settings.seed,
         "enable_prefix_caching": settings.enable_prefix_caching,
-        "disable_log_stats": True,
+        "disable_log_stats": not has_loggers,
         "use_tqdm_on_load": False,
         "generation_config": "vllm",  # a folder's own defaults would change the sampling
         # Whatever vLLM remembers of rows by itself, a rebuilt request must not depend on it.
@@ -214,6 +216,21 @@ def engine_args(settings: EngineSettings) -> dict[str, Any]:
     }
     given = {name: value for name, value in optional.items() if value is not None}
     return args | given | dict(settings.more_engine_args)
+
+
+def _stat_loggers(settings: EngineSettings) -> list[Any] | None:
+    """Return what vLLM reports its metrics to; None: nobody."""
+    if not (settings.reports_to_ray and _is_in_ray()):
+        return None
+    from vllm.v1.metrics.ray_wrappers import RayPrometheusStatLogger  # noqa: PLC0415
+
+    return [RayPrometheusStatLogger]
+
+
+def _is_in_ray() -> bool:
+    """Whether this process is one of Ray's; asked of what is there, since nothing here needs it."""
+    ray = sys.modules.get("ray")
+    return ray is not None and bool(ray.is_initialized())
 
 
 def _share(settings: EngineSettings) -> float | None:

@@ -125,6 +125,7 @@ def engine_settings(settings: MiniCPMOSettings, folder: Path) -> EngineSettings:
         enforce_eager=own.enforce_eager,
         cudagraph_mode=own.cudagraph_mode,
         load_format=own.load_format,
+        reports_to_ray=own.metrics,
         enable_prefix_caching=own.enable_prefix_caching,
         max_item_rows=min(512, own.max_num_batched_tokens),
         **fields,

@@ -123,6 +123,7 @@ def talker_engine_settings(
         enforce_eager=own.enforce_eager,
         cudagraph_mode=own.cudagraph_mode,
         load_format=own.load_format,
+        reports_to_ray=own.metrics,
         max_item_rows=min(512, own.max_num_batched_tokens),
         **talker_engine_fields(tts, is_v2_runner=is_v2_runner(settings)),
     )

@@ -125,6 +125,7 @@ class LanguageModelSettings(_Settings):
         False, description="Keep what aborted requests computed, so that a rebuild costs less."
     )
     load_format: str = Field("auto", description="dummy: random weights, to measure with.")
+    metrics: bool = Field(True, description="vLLM's own metrics go out through Ray's exporter.")
     stuck_after_s: float = Field(
         30.0, gt=0, description="A unit without any output for so long: the engine is restarted."
     )
@@ -156,6 +157,7 @@ class TalkerEngineSettings(_Settings):
     cudagraph_mode: str | None = Field(None, description="FULL on a GPU.")
     enforce_eager: bool = Field(False, description="No CUDA graphs and no compilation.")
     load_format: str = Field("auto", description="dummy: random weights, to measure with.")
+    metrics: bool = Field(True, description="vLLM's own metrics go out through Ray's exporter.")
     stuck_after_s: float = Field(
         30.0, gt=0, description="A unit without any output for so long: the engine is restarted."
     )

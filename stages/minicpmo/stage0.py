@@ -18,7 +18,7 @@ from session.config import AnswerSettings, RuntimeConfig
 from session.errors import StageFailed, StageRefused, StageUnavailable, UnsupportedOption
 from session.ids import RequestId, SessionId
 from session.unit import Unit
-from stages.contract import Appended
+from stages.contract import Appended, TokenMemory
 from stages.engine.values import Embeddings, Piece
 from stages.minicpmo.conversation import (
     Context,
@@ -94,6 +94,10 @@ class MiniCPMOStage0:
         finally:
             await self.close(_WARM_UP)
 
+    def token_memory(self) -> TokenMemory:
+        """Return how full the engine's memory is."""
+        return self._ready().language.capacity().tokens
+
     async def died(self) -> str:
         """Return why the engine is dead or stuck, once it is."""
         return await self._ready().language.died()
@@ -133,9 +137,8 @@ class MiniCPMOStage0:
         """Return what `restore` takes: the model's words that it still remembers, oldest first."""
         conversation = self._find(session_id).conversation
         decode = self._ready().tokenizer.decode
-        texts = [decode(self._without_marker(conversation.carried))]
-        texts += [unit.shown for unit in conversation.units]
-        return tuple(text for text in texts if text)
+        carried = decode(self._without_marker(conversation.carried))
+        return tuple(text for text in (carried, *(u.shown for u in conversation.units)) if text)
 
     def conversation(self, session_id: SessionId) -> Conversation:
         """Return what is remembered of a session."""

@@ -20,7 +20,7 @@ from session.config import RuntimeConfig
 from session.errors import StageRefused, StageUnavailable
 from session.ids import RequestId, SessionId
 from session.unit import SpeechChunk
-from stages.contract import Speech
+from stages.contract import Speech, TokenMemory
 from stages.minicpmo.schedule import (
     CODE_SAMPLES,
     HELD_BACK_SAMPLES,
@@ -106,6 +106,10 @@ class MiniCPMOStage1:
                     pass
         finally:
             await self.close(_WARM_UP)
+
+    def token_memory(self) -> TokenMemory:
+        """Return how full the memory of the talker is."""
+        return self._ready().talker.capacity().tokens
 
     async def died(self) -> str:
         """Return why the talker's engine is dead or stuck, once it is."""

@@ -38,6 +38,7 @@ def answer(
         tpot_ms=timing.tpot_ms,
         itls_ms=timing.itls_ms,
         generated_tokens=timing.generated_tokens,
+        queued_ms=timing.queued_ms,
     )
     if ended.is_listen:
         result = UnitResult(Decision.LISTEN, turn_end=is_over, metrics=metrics)

@@ -17,6 +17,7 @@ from session.config import SessionLimits
 from session.realtime.facts import ServerFacts
 from tests.fakes.clock import FakeClock
 from tests.fakes.ids import SeqIds
+from tests.fakes.meter import CountedMeter
 from tests.fakes.rig import WAIT_S, settle
 from tests.fakes.scorer import open_energy_scorer
 from tests.fakes.socket import MemorySocket
@@ -38,6 +39,7 @@ class Line:
     ids: SeqIds = field(default_factory=SeqIds)
     sessions: OpenSessions = field(default_factory=OpenSessions)
     kit: DialectKit = DUPLEX
+    meter: CountedMeter = field(default_factory=CountedMeter)
     task: asyncio.Task[None] | None = None
 
     def dial(self) -> None:
@@ -47,7 +49,12 @@ class Line:
     def another(self) -> "Line":
         """Dial the same gateway on another socket."""
         line = Line(
-            self.directory, self.limits, clock=self.clock, ids=self.ids, sessions=self.sessions
+            self.directory,
+            self.limits,
+            clock=self.clock,
+            ids=self.ids,
+            sessions=self.sessions,
+            meter=self.meter,
         )
         line.dial()
         return line
@@ -62,7 +69,14 @@ class Line:
             limits=self.limits,
             supports_resume=self.limits.disconnect_grace_s > 0,
         )
-        world = World(self.directory, self.clock, self.limits, open_energy_scorer, GatewayTimings())
+        world = World(
+            self.directory,
+            self.clock,
+            self.limits,
+            open_energy_scorer,
+            GatewayTimings(self.meter),
+            self.meter,
+        )
         defaults = self.kit.defaults(descriptor.model_id, descriptor.profile)
         return SessionHost(world, defaults, facts, self.ids, self.sessions, self.kit)
 

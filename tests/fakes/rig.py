@@ -28,6 +28,7 @@ from session.unit import INPUT_RATE_HZ
 from stages.scripted.plugin import PLUGIN
 from tests.fakes.clock import FakeClock
 from tests.fakes.ids import SeqIds
+from tests.fakes.meter import CountedMeter
 from tests.fakes.scorer import open_energy_scorer
 from tests.fakes.stages import ScriptedDirectory
 
@@ -123,7 +124,15 @@ class Rig:
             profile=descriptor.profile,
             ids=SeqIds(),
         )
-        self.world = World(directory, self.clock, self.limits, open_energy_scorer, GatewayTimings())
+        self.meter = CountedMeter()
+        self.world = World(
+            directory,
+            self.clock,
+            self.limits,
+            open_energy_scorer,
+            GatewayTimings(self.meter),
+            self.meter,
+        )
         self.echo = EchoProjector()
         outbox = Outbox(
             self.echo,

@@ -15,8 +15,10 @@ import uvicorn
 from websockets.asyncio.client import ClientConnection, connect
 
 from serve_app.gateway import Gateway, build_api
+from serve_app.metrics.exporters import ReadExporters
 from serve_app.settings import GatewaySettings
 from session.config import SessionLimits
+from tests.fakes.meter import CountedMeter
 from tests.fakes.scorer import open_energy_scorer
 from tests.fakes.stages import ScriptedDirectory
 
@@ -39,6 +41,7 @@ class Service:
     gateway: Gateway
     directory: ScriptedDirectory
     port: int
+    meter: CountedMeter
 
     def dial(self, query: str = "duplex=1", **options: Any) -> connect:
         """Return a connection to open with `async with`."""
@@ -74,14 +77,20 @@ async def serving(
     directory: ScriptedDirectory,
     *,
     limits: SessionLimits | None = None,
+    read_exporters: ReadExporters | None = None,
     **settings: Any,
 ) -> AsyncIterator[Service]:
     """Run the gateway on a free port of this machine; at the end show that nothing is held."""
     # Clients that hang up in a test do not come back, unless the test says so.
     bounds = limits or SessionLimits(disconnect_grace_s=0)
     base = GatewaySettings(limits=bounds, allow_unauthenticated=True)
+    meter = CountedMeter()
     gateway = Gateway(
-        replace(base, **settings), lambda: _found(directory), open_scorer=open_energy_scorer
+        replace(base, **settings),
+        lambda: _found(directory),
+        open_scorer=open_energy_scorer,
+        meter=meter,
+        read_exporters=read_exporters,
     )
     # With its protocol named, asyncio sends small frames at once (TCP_NODELAY).
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
@@ -95,7 +104,7 @@ async def serving(
         async with asyncio.timeout(WAIT_S):
             await started.wait()
         try:
-            yield Service(gateway, directory, listener.getsockname()[1])
+            yield Service(gateway, directory, listener.getsockname()[1], meter)
         finally:
             server.should_exit = True
             await task

@@ -5,6 +5,8 @@ import base64
 import json
 import os
 import signal
+import urllib.request
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
@@ -318,3 +321,42 @@ async def test_a_dead_engine_ends_its_sessions_with_words_and_leaves_no_process(
         assert line.close_code == 1011
     assert len(await engine_processes(service, actor)) == len(processes)
     assert not any(is_alive(process) for process in processes)
+
+
+# --- metrics ------------------------------------------------------------------------------------
+
+
+def metrics(service: ServeCluster) -> dict[tuple[str, str], float]:
+    """Return what the gateway shows: values by name and by the stage, added up."""
+    with urllib.request.urlopen(f"http://{service.address}/metrics?all=1", timeout=30) as answer:
+        text = answer.read().decode()
+    found: dict[tuple[str, str], float] = defaultdict(float)
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            state = sample.labels.get("state", "")
+            found[f"{sample.name}{state and '.'}{state}", sample.labels.get("stage", "")] += (
+                sample.value
+            )
+    return found
+
+
+async def test_vllms_metrics_and_both_memories_are_shown(service: ServeCluster) -> None:
+    async with dial(service) as line:
+        caller = await Caller(line, audio=LISTENS_AGAIN).open()
+        await caller.say_until("response.audio.delta")
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                shown = await asyncio.to_thread(metrics, service)
+                used = [shown["duplex_engine_kv_tokens.used", f"stage{half}"] for half in (0, 1)]
+                if shown["ray_vllm_generation_tokens_total", ""] > 0 and min(used) > 0:
+                    break  # every process has reported, which it does every ten seconds
+                await asyncio.sleep(1.0)
+    assert shown["ray_vllm_prompt_tokens_total", ""] > 0
+    assert shown["ray_vllm_inter_token_latency_seconds_count", ""] > 0
+    for stage in ("stage0", "stage1"):
+        held, reserved, capacity = (
+            shown[f"duplex_engine_kv_tokens.{state}", stage]
+            for state in ("used", "reserved", "capacity")
+        )
+        assert 0 < held <= reserved <= capacity
+    assert shown["duplex_stage1_batch_sessions_count", ""] > 0

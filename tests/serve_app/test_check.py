@@ -37,6 +37,10 @@ def test_a_good_file_has_no_fault() -> None:
     assert faults(deploy()) == []
 
 
+def test_a_gateway_need_not_say_that_there_is_one() -> None:
+    assert faults(deploy(deployments=[{"name": "Gateway", "max_ongoing_requests": 100}])) == []
+
+
 ARGS = "applications.0.args."
 
 
@@ -50,6 +54,27 @@ ARGS = "applications.0.args."
         (
             deploy(deployments=[{"name": "Stage0", "num_replica": 2}]),
             "applications.0.deployments.0.num_replica: is not a known field",
+        ),
+        (
+            deploy(deployments=[{"name": "Stage0", "autoscaling_config": {"min_replica": 2}}]),
+            "applications.0.deployments.0.autoscaling_config.min_replica: is not a known field",
+        ),
+        (
+            deploy(deployments=[{"name": "Stage0", "autoscaling_config": {"max_replicas": 0}}]),
+            "applications.0.deployments.0.autoscaling_config.max_replicas: input should be",
+        ),
+        (
+            deploy(deployments=[{"name": "Gateway", "autoscaling_config": {"max_replicas": 2}}]),
+            "applications.0.deployments.0.autoscaling_config: must not be set",
+        ),
+        (
+            deploy(
+                {"limits": {"max_sessions": 8}},
+                deployments=[
+                    {"name": "Stage1", "autoscaling_config": {"target_ongoing_requests": 8}}
+                ],
+            ),
+            "applications.0.deployments.0.autoscaling_config.target_ongoing_requests: must",
         ),
         (deploy(import_path="other.app:build"), "applications: none has import_path"),
         (deploy(name=""), "applications: value error, Application names must be nonempty"),

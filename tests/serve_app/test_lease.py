@@ -2,19 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
 
 import pytest
 
 from serve_app.engine_actor import Stage0Engine, Stage1Engine
 from serve_app.lease import LeaseBook, LeaseEnd
+from serve_app.metrics.definitions import STAGE1_AUDIO
 from session.config import RuntimeConfig, SessionLimits
 from session.errors import AdmissionRefused, DuplexError, StageFailed, StageRefused
 from session.fence import Fence
 from session.ids import OperationId, SessionId
-from session.unit import Decision, SpeechChunk, Unit
+from session.unit import OUTPUT_RATE_HZ, Decision, Unit
 from stages.contract import Capacity, Released, Speech
 from tests.fakes.clock import FakeClock
+from tests.fakes.meter import CountedMeter
 from tests.support.models import HandStage0, HandStage1, settle
 
 A, B, C = (SessionId(f"sess_{letter}") for letter in "abc")
@@ -246,18 +247,10 @@ async def test_the_engine_tells_how_long_units_take(bench: Bench) -> None:
     await stream.aclose()
 
 
-@dataclass
-class Recorder:
-    chunks: list[SpeechChunk]
-
-    def record(self, chunk: SpeechChunk) -> None:
-        self.chunks.append(chunk)
-
-
 async def test_the_speaking_half_streams_under_its_lease() -> None:
     model = HandStage1()
-    recorded: list[SpeechChunk] = []
-    engine = Stage1Engine(model, LIMITS, FakeClock(), Recorder(recorded))
+    meter = CountedMeter()
+    engine = Stage1Engine(model, LIMITS, FakeClock(), meter)
     speech = Speech("one two", segment_end=True, turn_end=True)
     with pytest.raises(StageRefused, match="no slot"):
         await anext(engine.speak(fence(), 1, speech))
@@ -266,6 +259,8 @@ async def test_the_speaking_half_streams_under_its_lease() -> None:
     await engine.open(fence(), RUNTIME)
     said = [chunk async for chunk in engine.speak(fence(), 1, speech)]
     assert [chunk.transcript for chunk in said] == ["one ", "two"]
-    assert recorded == said
+    made_s = sum(chunk.samples for chunk in said) / OUTPUT_RATE_HZ
+    assert meter.of(STAGE1_AUDIO) == {(): pytest.approx(made_s)}
+    assert made_s > 0
     await engine.close(fence())
     await stream.aclose()

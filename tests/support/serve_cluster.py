@@ -45,8 +45,12 @@ class ServeCluster:
         file: str,
         args: Mapping[str, Any] | None = None,
         replicas: Mapping[str, int] | None = None,
+        scaling: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        """Deploy a file of deploy/ with some of its values replaced, and wait until it runs."""
+        """Deploy a file of deploy/ with some of its values replaced, and wait until it runs.
+
+        `scaling` is the autoscaling_config of a deployment, instead of a number of replicas.
+        """
         # Serve has no public call for what `serve run FILE` does.
         from ray.serve.context import _get_global_client  # noqa: PLC0415 - needs the environment
         from ray.serve.schema import ServeDeploySchema  # noqa: PLC0415
@@ -59,6 +63,10 @@ class ServeCluster:
             wanted = (replicas or {}).get(deployment["name"])
             if wanted is not None:
                 deployment["num_replicas"] = wanted
+            config = (scaling or {}).get(deployment["name"])
+            if config is not None:
+                del deployment["num_replicas"]
+                deployment["autoscaling_config"] = dict(config)
         tree["http_options"]["port"] = self.port
         client = _get_global_client()
         assert client is not None

@@ -74,8 +74,12 @@ class Service:
         limits: SessionLimits,
         settings: Mapping[str, Any],
         replicas: int = 1,
+        scaling: Mapping[str, Any] | None = None,
     ) -> None:
-        """Deploy the scripted model with these limits and settings."""
+        """Deploy the scripted model with these limits and settings.
+
+        With `scaling`, which is Serve's autoscaling_config, the number of replicas is Serve's.
+        """
         changed = {
             name: getattr(limits, name)
             for name in ("max_sessions", "lease_ttl_s", "reaper_interval_s")
@@ -83,7 +87,8 @@ class Service:
         cluster.deploy(
             "scripted.yaml",
             {"limits": changed, "model_settings": dict(settings)},
-            {"Stage0": replicas, "Stage1": replicas},
+            None if scaling else {"Stage0": replicas, "Stage1": replicas},
+            {"Stage0": scaling, "Stage1": scaling} if scaling else None,
         )
         self.limits = limits
         self.handles = {name: cluster.stage(name) for name in ("Stage0", "Stage1")}

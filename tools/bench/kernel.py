@@ -11,6 +11,10 @@ import tracemalloc
 from collections import defaultdict
 from typing import Final
 
+from serve_app.dialects import Dialect
+from serve_app.metrics.fairness import Fairness
+from serve_app.metrics.ray_meter import GATEWAYS, RayMeter
+from serve_app.session_observer import SessionObserver, observe
 from session.effects import Effect
 from session.machine import DuplexSession
 from session.stimuli import Stimulus
@@ -19,6 +23,7 @@ from tests.support.spoken_hour import SpokenHour, plain
 
 MINUTES: Final = (5, 30, 60)
 EVERY: Final = "all"
+UNIT_MS: Final = 1_000
 
 
 class Stopwatch:
@@ -26,6 +31,10 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self.took_ns: defaultdict[str, list[int]] = defaultdict(list)
+        self.observed_ns: list[int] = []
+        """What it took to count each."""
+        self._meter = RayMeter(GATEWAYS)
+        self._observer: SessionObserver | None = None
 
     def handle(self, session: DuplexSession, stimulus: Stimulus, now: float) -> list[Effect]:
         """Handle a stimulus and note how long that took."""
@@ -34,6 +43,13 @@ class Stopwatch:
         took = time.perf_counter_ns() - began
         self.took_ns[type(stimulus).__name__].append(took)
         self.took_ns[EVERY].append(took)
+        if self._observer is None:
+            self._observer = observe(
+                session, self._meter, Fairness(), dialect=Dialect.DUPLEX, unit_ms=UNIT_MS
+            )
+        began = time.perf_counter_ns()
+        self._observer.handled(stimulus, effects, at_s=now, now=now)
+        self.observed_ns.append(time.perf_counter_ns() - began)
         return effects
 
 
@@ -47,7 +63,9 @@ def bench_kernel() -> None:
     print("| stimulus | calls | p50 µs | p99 µs | max µs |\n| --- | --- | --- | --- | --- |")
     for name, took in sorted(watch.took_ns.items(), key=lambda entry: -len(entry[1])):
         print(f"| {name} | {len(took)} | {_row(took)} |")
-    print()
+    print(f"\nCounting it, through Ray (µs): {_row(watch.observed_ns)}.", end=" ")
+    share = sum(watch.observed_ns) / sum(watch.took_ns[EVERY])
+    print(f"In all {share:.0%} of the time of `handle()` in the same run.\n")
     _print_sizes()
 
 

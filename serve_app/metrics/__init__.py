@@ -1,0 +1,1 @@
+"""What the service counts, and how it reaches whoever watches."""

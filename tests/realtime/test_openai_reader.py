@@ -118,6 +118,7 @@ def test_an_answers_own_options() -> None:
     ("response", "error"),
     [
         ({"modalities": ["text"]}, ("unknown_parameter", "response.modalities")),
+        ({"max_output_tokens": 5_000}, ("invalid_value", "response.max_output_tokens")),
         (
             {"output_modalities": ["text", "audio"]},
             ("unsupported_response_modality", "response.output_modalities"),

@@ -5,7 +5,12 @@ from typing import Final
 
 from session.config import ResponseOptions
 from session.realtime.openai.beta_names import refuse_beta_names
-from session.realtime.openai.readers import audio_format, functions_of, output_modalities
+from session.realtime.openai.readers import (
+    audio_format,
+    functions_of,
+    output_modalities,
+    token_limit,
+)
 from session.realtime.response_options import read_options
 
 _PREFIX: Final = "response."
@@ -17,6 +22,8 @@ def read_response(response: Mapping[str, object]) -> ResponseOptions:
     fields = dict(response)
     if fields.get("output_modalities") is not None:
         output_modalities(fields["output_modalities"], f"{_PREFIX}output_modalities")
+    if fields.get("max_output_tokens") is not None:
+        token_limit(fields["max_output_tokens"], f"{_PREFIX}max_output_tokens")
     audio = fields.get("audio")
     output = audio.get("output") if isinstance(audio, dict) else None
     if isinstance(output, dict) and output.get("format") is not None:

@@ -240,11 +240,13 @@ class RealtimeLog:
 
     def _created(self, event: Json) -> None:
         response = event["response"]
+        sound = ((response.get("audio") or {}).get("output") or {}).get("format") or {}
+        self._note(sound, "an answer without its audio format")
         answer = _Answer(
             str(response.get("id")),
             response.get("metadata"),
             is_aside=response.get("conversation_id") is None,
-            sounds_as=str(response["audio"]["output"]["format"]["type"]),
+            sounds_as=str(sound.get("type")),
         )
         self._note(answer.id not in self._answers, f"{answer.id} is created twice")
         self._note(response.get("status") == "in_progress", "created, and not in progress")

@@ -83,6 +83,7 @@ def response(response_id: str, status: str, output: list[Json]) -> Json:
         "conversation_id": "conv_1",
         "status": status,
         "output": output,
+        "audio": {"output": {"format": {"type": "audio/pcm", "rate": 24_000}}},
         "metadata": {"topic": "sums"},
     }
 

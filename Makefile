@@ -110,8 +110,9 @@ fmt: $(VENV)/.dev ## format the code and fix what can be fixed
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix $(CODE)
 
-docs: $(VENV)/.dev ## write parts of docs/ and k8s/ anew from the code that they describe
+docs: $(VENV)/.dev ## write parts of docs/, deploy/ and k8s/ anew from the code that they describe
 	$(BIN)/python -m tools.gen_docs
+	$(BIN)/python -m tools.dashboards
 	$(BIN)/python -m tools.k8s
 
 lock: $(VENV)/.dev ## write requirements/*.lock anew (ARGS=--upgrade for newer versions)

@@ -183,6 +183,13 @@ def test_a_replaced_secret_is_read(tmp_path: Path) -> None:
     assert not ring.holds("old")
 
 
+def environment(built: Built) -> Manifest:
+    """Return the variables of all pods; the other ConfigMaps are dashboards."""
+    maps = [each for each in built.manifests if each["kind"] == "ConfigMap"]
+    [found] = [each for each in maps if each["metadata"]["name"].startswith("duplex-environment-")]
+    return found
+
+
 # --- time --------------------------------------------------------------------------------------
 
 
@@ -194,7 +201,7 @@ def test_everything_that_replaces_waits_longer_than_the_longest_call(built: Buil
     assert spec["rayClusterDeletionDelaySeconds"] > longest_s
     for deployment in built.deployments.values():
         assert deployment["graceful_shutdown_timeout_s"] >= longest_s
-    variables = only("ConfigMap", built.manifests)["data"]
+    variables = environment(built)["data"]
     assert float(variables["RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S"]) > longest_s
 
 
@@ -202,7 +209,7 @@ def test_everything_that_replaces_waits_longer_than_the_longest_call(built: Buil
 
 
 def test_head_and_workers_read_the_same_variables(built: Built) -> None:
-    name = only("ConfigMap", built.manifests)["metadata"]["name"]
+    name = environment(built)["metadata"]["name"]
     assert re.fullmatch(r"duplex-environment-[a-z0-9]{10}", name)
     sources = [container(pod)["envFrom"] for pod in built.pods.values()]
     assert sources == [[{"configMapRef": {"name": name}}]] * 2

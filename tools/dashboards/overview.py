@@ -1,0 +1,326 @@
+"""The dashboard for operators: eight rows, from who gets in to what it costs."""
+
+from typing import Final
+
+from serve_app.metrics import definitions as d
+from tools.dashboards import ratios, targets
+from tools.dashboards.board import Board, Note, Panel, Query, Row
+from tools.dashboards.curves import growth, level, quantiles, slow_end
+from tools.dashboards.promql import WINDOW, rate, series, value
+
+PER_STAGE: Final = "{{stage}}"
+
+ADMISSION: Final = Row(
+    "Admission",
+    (
+        Panel(
+            title="Sessions",
+            description="Sessions by where they are. Detached ones wait for their client.",
+            unit="short",
+            queries=level(d.OPEN_SESSIONS, "state"),
+            stacked=True,
+            width=6,
+        ),
+        Panel(
+            title="Free slots",
+            description="Share of each stage's slots that is free. At zero new sessions are "
+            "refused.",
+            unit="percentunit",
+            queries=(Query(ratios.free_slots(), PER_STAGE),),
+            bad=targets.FREE_SLOTS,
+            bad_below=True,
+            width=6,
+        ),
+        Panel(
+            title="Sessions begun and refused",
+            description="Sessions that asked for their stages, and those that got none, by why.",
+            unit="ops",
+            queries=(
+                Query(rate(series(d.SESSIONS_BEGUN)), "begun"),
+                Query(rate(series(d.SESSIONS_REFUSED), ("reason",)), "refused: {{reason}}"),
+            ),
+            width=6,
+        ),
+        Panel(
+            title="Sessions ended",
+            description="Sessions that are over, by why.",
+            unit="ops",
+            queries=growth(d.SESSIONS_ENDED, "reason"),
+            width=6,
+        ),
+    ),
+)
+UNIT_LOOP: Final = Row(
+    "Unit loop",
+    (
+        Panel(
+            title="Unit time, p95",
+            description="Time of a unit at each stage as the gateway sees it. At Stage1 to the "
+            "first chunk of speech.",
+            unit="s",
+            queries=slow_end(d.UNIT_SECONDS, "stage", where={"part": "total"}),
+            width=6,
+        ),
+        Panel(
+            title="Deadline misses",
+            description="Share of units that took longer than they last.",
+            unit="percentunit",
+            queries=(Query(ratios.deadline_misses(WINDOW).ratio, PER_STAGE),),
+            bad=targets.DEADLINE_MISSES,
+            width=6,
+        ),
+        Panel(
+            title="Lag behind the user",
+            description="Sound that waits behind a unit, in sessions whose model hears without "
+            "pause.",
+            unit="s",
+            queries=quantiles(d.UNIT_LAG),
+            bad=targets.UNIT_LAG_P95_S,
+            width=6,
+        ),
+        Panel(
+            title="Gateway's own share, p95",
+            description="Time in the gateway itself, and how late its event loop is.",
+            unit="s",
+            queries=slow_end(d.GATEWAY_SECONDS, "part"),
+            bad=targets.LOOP_DELAY_P99_S,
+            width=6,
+        ),
+    ),
+)
+DECISIONS: Final = Row(
+    "Listening and speaking",
+    (
+        Panel(
+            title="Decisions",
+            description="Units by what the model decided. `stale`: an interruption came first.",
+            unit="ops",
+            queries=growth(d.UNITS, "outcome"),
+            stacked=True,
+            width=6,
+        ),
+        Panel(
+            title="Answers",
+            description="Answers that have ended, by how and why.",
+            unit="ops",
+            queries=growth(d.RESPONSES, "status", "reason"),
+            width=6,
+        ),
+        Panel(
+            title="Barge-in to stop, p95",
+            description="From the user's first sound, or the client's event, to the event that "
+            "cancels the answer.",
+            unit="s",
+            queries=slow_end(d.BARGE_IN_STOP, "by"),
+            bad=targets.BARGE_IN_STOP_P95_S,
+            width=6,
+        ),
+        Panel(
+            title="Overlaps",
+            description="Rulings on sound that came during an answer. `short_ack` and "
+            "`silence_or_noise` did not mean to interrupt.",
+            unit="ops",
+            queries=growth(d.OVERLAPPED, "action", "reason"),
+            width=6,
+        ),
+    ),
+)
+AUDIO_OUT: Final = Row(
+    "Audio out",
+    (
+        Panel(
+            title="Speech end to first sound",
+            description="From the end of the user's speech to the first sound of the answer. "
+            f"The promise: p50 within {targets.FIRST_AUDIO_P50_S:g} s, "
+            f"p95 within {targets.FIRST_AUDIO_P95_S:g} s.",
+            unit="s",
+            queries=quantiles(d.FIRST_AUDIO, {"since": "speech_end"}),
+            bad=targets.FIRST_AUDIO_P95_S,
+        ),
+        Panel(
+            title="Speech, time taken by time it lasts",
+            description="Above 1 playback runs dry.",
+            unit="short",
+            queries=quantiles(d.SPEECH_FACTOR),
+            bad=targets.SPEECH_FACTOR,
+        ),
+        Panel(
+            title="Answers with a gap",
+            description="Share of spoken answers for which a client that plays at once had to "
+            "wait.",
+            unit="percentunit",
+            queries=(Query(ratios.underruns(WINDOW).ratio, "underrun"),),
+            bad=targets.UNDERRUNS,
+        ),
+        Panel(
+            title="Time in gaps",
+            description="How long such clients waited within answers, a second.",
+            unit="s",
+            queries=growth(d.UNDERRUN),
+        ),
+        Panel(
+            title="Acknowledgement behind playback",
+            description="How far acknowledged positions are behind what a client that plays at "
+            "once has played.",
+            unit="s",
+            queries=quantiles(d.ACK_LAG),
+        ),
+        Panel(
+            title="Output that waits",
+            description="Output that clients have not read yet.",
+            unit="bytes",
+            queries=level(d.BUFFERED),
+        ),
+    ),
+)
+SOCKETS: Final = Row(
+    "Sockets",
+    (
+        Panel(
+            title="Open and opened",
+            description="WebSockets that are open, and those opened a second.",
+            unit="short",
+            queries=(
+                Query(value(series(d.OPEN_SOCKETS)), "open"),
+                Query(rate(series(d.SOCKETS_OPENED), ("dialect",)), "opened: {{dialect}}"),
+            ),
+        ),
+        Panel(
+            title="Closed",
+            description="WebSockets closed, by who closed them and the code. 1006 from the client "
+            "is a connection that broke.",
+            unit="ops",
+            queries=growth(d.SOCKETS_CLOSED, "by", "code"),
+        ),
+        Panel(
+            title="Resumed and not",
+            description="Attempts to go on with a session over another socket, by result, and "
+            "sessions that lost their socket. `unsupported`: that wire can not.",
+            unit="ops",
+            queries=(
+                Query(rate(series(d.RESUMES), ("result",)), "{{result}}"),
+                Query(rate(series(d.DETACHED), ("reason",)), "detached: {{reason}}"),
+                Query(rate(series(d.TAKEOVERS)), "takeovers"),
+            ),
+        ),
+        Panel(
+            title="Bad clients",
+            description="Clients that did not read, and those that sent on although refused.",
+            unit="ops",
+            queries=(
+                Query(rate(series(d.SLOW_READERS)), "slow readers"),
+                Query(rate(series(d.FLOODS)), "floods"),
+            ),
+        ),
+        Panel(
+            title="Turned away at the door",
+            description="Requests refused before anything was opened: 401 no key, 403 a page of "
+            "another origin, 429 too many, 503 not ready.",
+            unit="ops",
+            queries=growth(d.DOOR_REFUSALS, "of", "status"),
+        ),
+        Panel(
+            title="Errors sent",
+            description="`error` events that clients were sent, by class (docs/errors.md).",
+            unit="ops",
+            queries=growth(d.ERRORS_SENT, "type", "error"),
+        ),
+    ),
+)
+ENGINES: Final = Row(
+    "Engines",
+    (
+        Panel(
+            title="Engines that are ready",
+            description="Warm engines of each stage. Below 1 nothing works.",
+            unit="short",
+            queries=level(d.ENGINE_UP, "stage"),
+            bad=1,
+            bad_below=True,
+            width=6,
+        ),
+        Panel(
+            title="Memory used",
+            description="Share of each engine's positions that open sessions hold. No curve "
+            "where the model has no such memory.",
+            unit="percentunit",
+            queries=(Query(ratios.kv_used(), PER_STAGE),),
+            bad=targets.KV_USED,
+            width=6,
+        ),
+        Panel(
+            title="Newest start",
+            description="Since when the newest engine of each stage is ready. A step is a restart, "
+            "or another replica.",
+            unit="dateTimeAsIso",
+            queries=tuple(
+                Query(f"{query.expr} * 1000", query.legend)
+                for query in level(d.ENGINE_STARTED, "stage")
+            ),
+            width=6,
+        ),
+        Panel(
+            title="Leases",
+            description="Leases that ended, by why, and those refused. `given_back` and `expired` "
+            "are gateways that died or hung.",
+            unit="ops",
+            queries=(
+                Query(rate(series(d.LEASES_ENDED), ("stage", "reason")), "{{stage}} {{reason}}"),
+                Query(rate(series(d.LEASES_REFUSED), ("stage",)), "{{stage}} refused"),
+            ),
+            width=6,
+        ),
+    ),
+)
+FAIRNESS: Final = Row(
+    "Fairness",
+    (
+        Panel(
+            title="Slowest session by the mean",
+            description="Mean unit time of the slowest session by that of all, over a minute.",
+            unit="short",
+            queries=level(d.LAG_RATIO),
+            bad=targets.LAG_RATIO,
+            width=12,
+        ),
+        Panel(
+            title="Jain's index",
+            description="1 when all sessions wait alike, 1/n when one of n does all the waiting.",
+            unit="short",
+            queries=level(d.JAIN),
+            bad=targets.JAIN,
+            bad_below=True,
+            width=12,
+        ),
+    ),
+)
+COST: Final = Row(
+    "Cost",
+    (
+        Panel(
+            title="Session-seconds a second",
+            description="Time that sessions hold their stages: what a GPU's price is shared by.",
+            unit="short",
+            queries=growth(d.SESSION_SECONDS),
+        ),
+        Panel(
+            title="Sound in and out",
+            description="Seconds of sound taken in and given out, a second.",
+            unit="short",
+            queries=growth(d.AUDIO_SECONDS, "direction"),
+        ),
+        Note(
+            title="What is not here",
+            description="What operators may look for and these metrics have not.",
+            text="The service does not count GPU-seconds, a GPU's load, or round trips of pings. "
+            "The first two are the node's: DCGM's exporter has them. Cost of an hour of "
+            "conversation = price of the GPUs an hour, divided by session-seconds a second.",
+        ),
+    ),
+)
+OVERVIEW: Final = Board(
+    uid="duplex-overview",
+    title="Duplex: overview",
+    description="The whole service. Lines are where it breaks its promise or an alert looks.",
+    rows=(ADMISSION, UNIT_LOOP, DECISIONS, AUDIO_OUT, SOCKETS, ENGINES, FAIRNESS, COST),
+)

@@ -264,8 +264,8 @@ class Connection:
         profile = self._host.world.directory.descriptor.profile
         if config.conflict:
             return UnsupportedOption(config.conflict, param="session.overlap_policy")
-        if config.tools_problem and profile.tools:
-            return MalformedEvent(config.tools_problem, param="session.tools")
+        if config.tools_fault is not None and profile.tools:
+            return config.tools_fault.error()
         if config.opening_messages and not profile.messages:
             return UnsupportedOption(
                 f"{config.model} can not be told what was said before; leave session.input out",

@@ -119,7 +119,8 @@ class LeaseBook:
             raise StageRefused("the session still holds a slot here")
         if len(self._held) >= self._max_sessions:
             raise AdmissionRefused(
-                f"all {self._max_sessions} session slots are taken; try again later"
+                f"all {self._max_sessions} session slots are taken; try again later (a session "
+                "whose client has left keeps its slot until disconnect_grace_s is over)"
             )
         lease = HeldLease(session_id, incarnation, now + self._ttl_s)
         self._held[session_id] = lease

@@ -19,7 +19,7 @@ from session.lifecycle import Life, TurnState
 from session.realtime.dialects.openai_shapes import session_object
 from session.realtime.json_text import parse_object
 from session.realtime.openai.session_fields import read_session
-from session.realtime.readers import bad_value, whole
+from session.realtime.readers import bad_value, whole, wrong_type
 from session.snapshot import Playback, SessionSnapshot
 from stages.descriptor import Descriptor
 
@@ -74,8 +74,10 @@ def read_request(body: bytes) -> SecretRequest:
 
 def _lifetime_s(value: object) -> int:
     if not isinstance(value, dict):
-        raise bad_value("expires_after", "an object")
+        raise wrong_type("expires_after", "an object")
     _refuse_unknown(value, ("anchor", "seconds"), "expires_after.")
+    if not isinstance(value.get("anchor"), str | None):
+        raise wrong_type("expires_after.anchor", ANCHOR)
     if value.get("anchor") not in (None, ANCHOR):
         raise bad_value("expires_after.anchor", ANCHOR)
     seconds = value.get("seconds")
@@ -86,7 +88,7 @@ def _lifetime_s(value: object) -> int:
 
 def _session(value: object) -> Fields:
     if not isinstance(value, dict):
-        raise bad_value("session", "an object")
+        raise wrong_type("session", "an object")
     if value.get("type") == "transcription":
         raise UnsupportedOption(
             "session.type must be realtime: no session only transcribes here; "
@@ -116,8 +118,8 @@ def _read_settings(session: Fields, model: Descriptor) -> tuple[ConfigPatch, Ses
     usual = openai_config(model.model_id, model.profile)
     # The model is the deployment's, whatever the client names.
     config = replace(fitted(patch.apply_to(usual), None, model.profile), model=model.model_id)
-    if config.tools_problem and model.profile.tools:
-        raise MalformedEvent(config.tools_problem, param="session.tools")
+    if config.tools_fault is not None and model.profile.tools:
+        raise config.tools_fault.error()
     return patch, config
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from session.context import ContextMessage, ItemReference
 from session.echoed import EchoedPatch
 from session.model_profile import ModelProfile
-from session.tools import FREE_CHOICE, NO_TOOLS, Tool, ToolChoice, ToolList
+from session.tools import FREE_CHOICE, NO_TOOLS, Tool, ToolChoice, ToolFault, ToolList
 
 MAX_INSTRUCTIONS_CHARS: Final = 65_536
 """Bound of the instructions, whatever has been added to them."""
@@ -212,12 +212,17 @@ class SessionConfig:
         )
 
     @property
-    def tools_problem(self) -> str:
-        """Say why a model that calls tools can not take these; empty when it can."""
-        choice, names = self.tool_choice, {tool.name for tool in self.tools.tools}
-        if choice.name and choice.name not in names:
-            return f"tool_choice names {choice.name}, which is not among the tools"
-        return self.tools.problem or choice.problem
+    def tools_fault(self) -> ToolFault | None:
+        """Say why a model that calls tools can not take these; None when it can."""
+        fault, choice = self.tools.fault or self.tool_choice.fault, self.tool_choice
+        if fault is None and choice.name and choice.name not in {x.name for x in self.tools.tools}:
+            return ToolFault(
+                f"session.tool_choice names {choice.name}, which is not among the tools: "
+                "name one of session.tools",
+                "bad_event",
+                "session.tool_choice",
+            )
+        return fault
 
 
 @dataclass(frozen=True, slots=True)

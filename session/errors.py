@@ -2,7 +2,8 @@
 
 DuplexError
 |- ClientError        the client did wrong; the session lives
-|  |- MalformedEvent  |- BadAudio  |- UnsupportedOption  |- IllegalNow  |- ItemMissing
+|  |- MalformedEvent (WrongType, MissingField)  |- BadAudio  |- UnsupportedOption
+|  |- IllegalNow (ItemMissing)
 |  '- AttachmentError  this socket may not have that session
 |     |- ResumeRefused  |- ResumeUnsupported  '- ResumeConflict
 |- LimitError         we are full; try later
@@ -50,6 +51,16 @@ class ClientError(DuplexError):
 
 class MalformedEvent(ClientError):
     """Not an event we can read: invalid_json, event_too_large, unknown_event, bad_event."""
+
+
+class WrongType(MalformedEvent):
+    """A value of another JSON type than its field has."""
+
+
+class MissingField(MalformedEvent):
+    """A field that has to be there is not."""
+
+    code = "missing_required_parameter"
 
 
 class BadAudio(ClientError):

@@ -189,8 +189,8 @@ def _update_refusal(state: SessionState, candidate: SessionConfig) -> ClientErro
     config = state.config
     if candidate.conflict:
         return UnsupportedOption(candidate.conflict, param="session.overlap_policy")
-    if state.profile.tools and candidate.tools_problem:
-        return UnsupportedOption(candidate.tools_problem, code="bad_event", param="session.tools")
+    if state.profile.tools and candidate.tools_fault is not None:
+        return candidate.tools_fault.error()
     if candidate.model != config.model:
         return UnsupportedOption(
             "the model of a session can not change",

@@ -2,7 +2,9 @@
 
 import enum
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
+
+from session.errors import MalformedEvent, WrongType
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +26,32 @@ class ToolUse(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class ToolFault:
+    """What is wrong with tools or a tool choice: an error as a value, for when it matters."""
+
+    message: str
+    code: str
+    param: str | None
+
+    @classmethod
+    def of(cls, error: MalformedEvent) -> Self:
+        """Return the fault that an error tells of."""
+        code = "invalid_type" if isinstance(error, WrongType) else error.wire_code
+        return cls(error.message, code, error.param)
+
+    def error(self) -> MalformedEvent:
+        """Return the error."""
+        return MalformedEvent(self.message, code=self.code, param=self.param)
+
+
+@dataclass(frozen=True, slots=True)
 class ToolChoice:
     """How the model chooses among the tools; with a `name` it must call that one."""
 
     use: ToolUse = ToolUse.AUTO
     name: str = ""
-    problem: str = ""
-    """What is wrong with the client's choice, for a model that calls tools; empty: nothing."""
+    fault: ToolFault | None = None
+    """What is wrong with the client's choice, for a model that calls tools; None: nothing."""
 
 
 FREE_CHOICE: Final = ToolChoice()
@@ -42,8 +63,8 @@ class ToolList:
     """The tools of a session or an answer."""
 
     tools: tuple[Tool, ...] = ()
-    problem: str = ""
-    """What is wrong with the client's list, for a model that calls tools; empty: nothing."""
+    fault: ToolFault | None = None
+    """What is wrong with the client's list, for a model that calls tools; None: nothing."""
 
 
 NO_TOOLS: Final = ToolList()

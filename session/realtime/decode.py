@@ -6,7 +6,8 @@ Rule 2: aliases are gone after this module.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from pydantic import ValidationError
 
@@ -14,6 +15,7 @@ from session.errors import ClientError, MalformedEvent
 from session.realtime import client_events
 from session.realtime.append_event import InputAudioBufferAppend
 from session.realtime.commands import Command
+from session.realtime.field_faults import first_fault
 from session.realtime.item_event import ConversationItemCreate
 from session.realtime.json_text import parse_object, utf8_size
 from session.stimuli import EventRefused
@@ -71,23 +73,27 @@ SIGNALLED_COMMANDS: Final = frozenset(
 )
 """Commands that may also come as the `event` of a turn.signal, their fields in its `payload`."""
 
-_CODES: Final[Mapping[str, str]] = {
-    "missing": "missing_required_parameter",
-    "int_type": "invalid_type",
-    "int_from_float": "invalid_type",
-    "float_type": "invalid_type",
-    "string_too_long": "string_above_max_length",
-}
-"""Codes of field errors by pydantic's name for them; every other one is bad_event."""
+
+class Wire(NamedTuple):
+    """The events of a dialect."""
+
+    events: ClientEvents
+    page: str
+    """Where they are listed."""
+    elsewhere: Mapping[str, str] = MappingProxyType({})
+    """Events that a client may look for here, and what there is instead."""
+
+
+_DUPLEX: Final = Wire(CLIENT_EVENTS, "docs/wire.md")
 
 
 def decode(text: str, *, max_bytes: int) -> Command:
     """Return what `text` asks for in the duplex dialect, or EventRefused."""
-    return decode_with(CLIENT_EVENTS, text, max_bytes=max_bytes)[1]
+    return decode_with(_DUPLEX, text, max_bytes=max_bytes)[1]
 
 
-def decode_with(events: ClientEvents, text: str, *, max_bytes: int) -> tuple[str | None, Command]:
-    """Return the name of a known event, and what `text` asks for by `events`, or EventRefused.
+def decode_with(wire: Wire, text: str, *, max_bytes: int) -> tuple[str | None, Command]:
+    """Return the name of a known event, and what `text` asks for on `wire`, or EventRefused.
 
     The name is as the client said it, also where the rest of the event is wrong; None for what is
     no event of these.
@@ -100,10 +106,10 @@ def decode_with(events: ClientEvents, text: str, *, max_bytes: int) -> tuple[str
     except MalformedEvent as error:
         return None, EventRefused(error)
     name = fields.get("type")
-    is_known = isinstance(name, str) and ALIASES.get(name, name) in events
+    is_known = isinstance(name, str) and ALIASES.get(name, name) in wire.events
     known = str(name) if is_known else None
     try:
-        return known, _read(events, fields)
+        return known, _read(wire, fields)
     except ClientError as error:
         return known, EventRefused(error, client_event_id(fields))
 
@@ -126,24 +132,24 @@ def refuse_oversize(size: int, max_bytes: int) -> EventRefused:
     )
 
 
-def _read(events: ClientEvents, fields: dict[str, object]) -> Command:
+def _read(wire: Wire, fields: dict[str, object]) -> Command:
     name = fields.get("type")
     if not isinstance(name, str):
-        raise _unknown("an event needs a `type`")
+        raise unknown_event(None, wire)
     canonical = ALIASES.get(name, name)
     if name in WAV_BY_DEFAULT and not fields.keys() & {"format", "input_audio_format"}:
         fields = {**fields, "format": "wav"}
     if canonical == "turn.signal":
         canonical, fields = _unwrapped(fields)
-    model = events.get(canonical)
+    model = wire.events.get(canonical)
     if model is None:
-        raise _unknown(f"unknown event type {name[:64]!r}")
+        raise unknown_event(canonical, wire)
     if fields.get("type") != canonical:
         fields = {**fields, "type": canonical}
     try:
         event = model.model_validate(fields)
     except ValidationError as error:
-        raise _field_error(error, model) from None
+        raise first_fault(error).error(model.refusal_code or None) from None
     return event.to_command()
 
 
@@ -158,13 +164,6 @@ def _unwrapped(fields: dict[str, object]) -> tuple[str, dict[str, object]]:
     return signal, {**(payload or {}), "type": signal, "event_id": fields.get("event_id")}
 
 
-def _field_error(error: ValidationError, model: type[client_events.ClientEvent]) -> MalformedEvent:
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    param = ".".join(str(step) for step in first["loc"])
-    code = model.refusal_code or _CODES.get(first["type"])
-    return MalformedEvent(f"{param}: {first['msg']}", code=code, param=param)
-
-
 def client_event_id(fields: dict[str, object]) -> str | None:
     """Return the client's name for an event that could not be read, where it has a fit one."""
     event_id = fields.get("event_id")
@@ -172,7 +171,11 @@ def client_event_id(fields: dict[str, object]) -> str | None:
     return event_id if is_fit else None  # type: ignore[return-value]  # is_fit
 
 
-def _unknown(message: str) -> MalformedEvent:
-    return MalformedEvent(
-        f"{message}; docs/wire.md lists the events", code="unknown_event", param="type"
-    )
+def unknown_event(name: str | None, wire: Wire) -> MalformedEvent:
+    """Return the error for an event that the wire does not have; None: it has no name."""
+    if name is None:
+        message = f"an event needs a `type`; {wire.page} lists the events"
+    else:
+        hint = wire.elsewhere.get(name, f"{wire.page} lists the events")
+        message = f"unknown event type {name[:64]!r}; {hint}"
+    return MalformedEvent(message, code="unknown_event", param="type")

@@ -12,6 +12,7 @@ from session.realtime.readers import (
     missing,
     text,
     too_long,
+    wrong_type,
 )
 
 MAX_INPUT_ITEMS: Final = 256
@@ -24,7 +25,7 @@ def read_input(value: object, param: str) -> tuple[ContextMessage | ItemReferenc
     if value is None:
         return None
     if not isinstance(value, list):
-        raise bad_value(param, "a list of items")
+        raise wrong_type(param, "a list of items")
     if len(value) > MAX_INPUT_ITEMS:
         raise too_long(param, f"{MAX_INPUT_ITEMS} items")
     return tuple(_item(each, f"{param}.{place}") for place, each in enumerate(value))
@@ -32,12 +33,16 @@ def read_input(value: object, param: str) -> tuple[ContextMessage | ItemReferenc
 
 def _item(value: object, param: str) -> ContextMessage | ItemReference:
     if not isinstance(value, dict):
-        raise bad_value(param, "an item")
+        raise wrong_type(param, "an item")
     match value.get("type"):
         case "message":
-            if value.get("role") not in ROLES:
+            if value.get("role") is None:
+                raise missing(f"{param}.role")
+            if value["role"] not in ROLES:
                 raise bad_value(f"{param}.role", "system, user or assistant")
             return ContextMessage(value["role"], _content(value.get("content"), f"{param}.content"))
+        case "item_reference" if value.get("id") is None:
+            raise missing(f"{param}.id")
         case "item_reference":
             return ItemReference(ItemId(text(MAX_NAME_CHARS)(value.get("id"), f"{param}.id")))
         case None:
@@ -47,17 +52,25 @@ def _item(value: object, param: str) -> ContextMessage | ItemReference:
 
 
 def _content(parts: object, param: str) -> str:
-    if not isinstance(parts, list) or not parts:
-        raise bad_value(param, "a list of parts")
+    if parts is None:
+        raise missing(param)
+    if not isinstance(parts, list):
+        raise wrong_type(param, "a list of parts")
+    if not parts:
+        raise bad_value(param, "a list of one part at least")
     joined = "\n".join(_part(part, f"{param}.{place}") for place, part in enumerate(parts))
     return text(MAX_TEXT_CHARS)(joined, param)
 
 
 def _part(part: object, param: str) -> str:
     if not isinstance(part, dict):
-        raise bad_value(param, "a part")
+        raise wrong_type(param, "a part")
     if part.get("type") not in TEXT_PARTS:
-        raise _unsupported(f"{param}.type", "text: " + ", ".join(TEXT_PARTS))
+        raise _unsupported(
+            f"{param}.type", "input_text or output_text: an answer is asked for with text only"
+        )
+    if part.get("text") is None:
+        raise missing(f"{param}.text")
     return text(MAX_TEXT_CHARS)(part.get("text"), f"{param}.text")
 
 

@@ -1,10 +1,11 @@
 """`conversation.item.create`: a message of text, or the output of a function call."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from session.errors import MalformedEvent, UnsupportedOption
+from session.errors import MissingField, UnsupportedOption
 from session.ids import ItemId
 from session.realtime.client_events import ClientEvent, Id, Text
 from session.realtime.commands import Command, ItemReceived
@@ -53,14 +54,17 @@ class ConversationItemCreate(ClientEvent):
                 return self._message()
             case "function_call_output":
                 if self.item.call_id is None or self.item.output is None:
-                    raise MalformedEvent(
-                        "function_call_output needs call_id and output",
+                    param = "item.call_id" if self.item.call_id is None else "item.output"
+                    raise MissingField(
+                        f"{param} is missing: a function_call_output needs call_id and output",
                         code="invalid_function_call_output",
-                        param="item.call_id" if self.item.call_id is None else "item.output",
+                        param=param,
                     )
                 return self._created("tool", self.item.output)
             case _:
-                raise _unsupported("item.type", "message or function_call_output")
+                raise _unsupported(
+                    "item.type", "message or function_call_output; the model alone makes calls"
+                )
 
     def _message(self) -> Command:
         role = _role(self.item)
@@ -68,7 +72,7 @@ class ConversationItemCreate(ClientEvent):
         if role != "user" or not spoken:
             return self._created(role, _text(self.item))
         if len(spoken) > 1:
-            raise _unsupported("item.content", "of one input_audio at most")
+            raise _unsupported("item.content", "a list of one input_audio at most")
         index = (self.item.content or []).index(spoken[0])
         if spoken[0].audio is None:
             raise missing(f"item.content.{index}.audio")
@@ -87,6 +91,14 @@ class ConversationItemCreate(ClientEvent):
         )
 
 
+_PARTS_OF: Final[Mapping[str, str]] = {
+    "user": "input_text or input_audio; images are not taken",
+    "system": "input_text; audio and images are not taken",
+    "assistant": "output_text; its audio and images are not taken",
+}
+"""What a message may hold, by who says it."""
+
+
 def _role(item: NewItem) -> str:
     if item.role is None:
         raise missing("item.role")
@@ -101,7 +113,7 @@ def _text(item: NewItem) -> str:
         if part.type == "input_audio" and item.role == "user":
             continue
         if part.type not in TEXT_PARTS:
-            raise _unsupported(f"item.content.{index}.type", "text, or input_audio of the user")
+            raise _unsupported(f"item.content.{index}.type", _PARTS_OF[_role(item)])
         if part.text is None:
             raise missing(f"item.content.{index}.text")
         texts.append(part.text)

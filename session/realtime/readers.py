@@ -9,7 +9,7 @@ import enum
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from session.errors import BadAudio, MalformedEvent, UnsupportedOption
+from session.errors import BadAudio, MalformedEvent, MissingField, UnsupportedOption, WrongType
 
 MAX_TEXT_CHARS: Final = 65_536
 """Longest text of an item or of instructions: it must fit into one server event."""
@@ -26,9 +26,14 @@ def bad_value(param: str, wanted: str) -> MalformedEvent:
     return MalformedEvent(f"{param} must be {wanted}", param=param)
 
 
-def wrong_type(param: str, wanted: str) -> MalformedEvent:
+def wrong_type(param: str, wanted: str) -> WrongType:
+    """Return the error for a field of another JSON type than the one that is wanted."""
+    return WrongType(f"{param} must be {wanted}", param=param)
+
+
+def no_number(param: str, wanted: str) -> WrongType:
     """Return the error for a field that is no number where one is wanted."""
-    return MalformedEvent(f"{param} must be {wanted}", code="invalid_type", param=param)
+    return WrongType(f"{param} must be {wanted}", code="invalid_type", param=param)
 
 
 def too_long(param: str, limit: str) -> MalformedEvent:
@@ -38,9 +43,9 @@ def too_long(param: str, limit: str) -> MalformedEvent:
     )
 
 
-def missing(param: str) -> MalformedEvent:
+def missing(param: str) -> MissingField:
     """Return the error for a field that is not there."""
-    return MalformedEvent(f"{param} is missing", code="missing_required_parameter", param=param)
+    return MissingField(f"{param} is missing", param=param)
 
 
 def text(max_chars: int) -> Callable[[object, str], str]:
@@ -48,7 +53,7 @@ def text(max_chars: int) -> Callable[[object, str], str]:
 
     def read(value: object, param: str) -> str:
         if not isinstance(value, str):
-            raise bad_value(param, "a text")
+            raise wrong_type(param, "a text")
         if len(value) > max_chars:
             raise too_long(param, f"{max_chars} characters")
         return value
@@ -61,7 +66,7 @@ def number(low: float, high: float) -> Callable[[object, str], float]:
 
     def read(value: object, param: str) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise wrong_type(param, "a number")
+            raise no_number(param, "a number")
         if not low <= value <= high:
             raise bad_value(param, f"from {low:g} to {high:g}")
         return float(value)
@@ -76,7 +81,7 @@ def whole(low: int, high: int) -> Callable[[object, str], int]:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise wrong_type(param, "a whole number")
+            raise no_number(param, "a whole number")
         if not low <= value <= high:
             raise bad_value(param, f"from {low} to {high}")
         return value
@@ -87,7 +92,7 @@ def whole(low: int, high: int) -> Callable[[object, str], int]:
 def flag(value: object, param: str) -> bool:
     """Read true or false."""
     if not isinstance(value, bool):
-        raise bad_value(param, "true or false")
+        raise wrong_type(param, "true or false")
     return value
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from session.config import NO_TOKEN_LIMIT, AnswerSettings, ResponseOptions
 from session.realtime.input_items import read_input
-from session.realtime.readers import bad_value, token_limit
+from session.realtime.readers import bad_value, token_limit, wrong_type
 from session.realtime.session_fields import SHARED_SETTINGS, take_output_format
 from session.realtime.setting_names import Named, Setting, flatten, take, take_settings
 from session.realtime.tool_fields import read_tool_choice, read_tools
@@ -53,6 +53,8 @@ def read_options(response: Named) -> ResponseOptions:
 
 
 def _is_out_of_band(conversation: object) -> bool:
+    if not isinstance(conversation, str | None):
+        raise wrong_type("response.conversation", "auto or none")
     if conversation not in (None, "auto", "none"):
         raise bad_value("response.conversation", "auto or none")
     return conversation == "none"
@@ -61,13 +63,17 @@ def _is_out_of_band(conversation: object) -> bool:
 def _metadata(value: object) -> tuple[tuple[str, str], ...]:
     if value is None:
         return ()
-    if not isinstance(value, dict) or len(value) > MAX_METADATA_KEYS:
+    if not isinstance(value, dict):
+        raise wrong_type("response.metadata", "an object of texts")
+    if len(value) > MAX_METADATA_KEYS:
         raise bad_value("response.metadata", f"an object of at most {MAX_METADATA_KEYS} texts")
     for key, text in value.items():
-        is_fit = isinstance(text, str) and len(text) <= MAX_METADATA_VALUE_CHARS
-        if not is_fit or len(key) > MAX_METADATA_KEY_CHARS:
+        param = f"response.metadata.{key[:MAX_METADATA_KEY_CHARS]}"
+        if not isinstance(text, str):
+            raise wrong_type(param, "a text")
+        if len(text) > MAX_METADATA_VALUE_CHARS or len(key) > MAX_METADATA_KEY_CHARS:
             raise bad_value(
-                f"response.metadata.{key[:MAX_METADATA_KEY_CHARS]}",
+                param,
                 f"a text of at most {MAX_METADATA_VALUE_CHARS} characters under a key of at most "
                 f"{MAX_METADATA_KEY_CHARS}",
             )

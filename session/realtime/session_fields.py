@@ -142,9 +142,9 @@ def read_patch(session: Named, prefix: str) -> ConfigPatch:
     _check_overlap(changes, prefix)
     # Read and echoed: what a model does not use is still said back.
     if "tools" in named:
-        changes["tools"] = session_tools(named["tools"])
+        changes["tools"] = session_tools(named["tools"], f"{prefix}tools")
     if "tool_choice" in named:
-        changes["tool_choice"] = session_tool_choice(named["tool_choice"])
+        changes["tool_choice"] = session_tool_choice(named["tool_choice"], f"{prefix}tool_choice")
     echoed = tuple(_echoed(named))
     if echoed:
         changes["echoed"] = EchoedPatch(echoed)

@@ -7,7 +7,7 @@ setting's most specific name stands first in its row.
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from session.realtime.readers import Reader, bad_value
+from session.realtime.readers import Reader, wrong_type
 
 _NESTED: Final = frozenset({"audio", "audio.input", "audio.output", "extra_body"})
 
@@ -38,7 +38,7 @@ def _flatten(fields: Named, path: str, prefix: str) -> Iterator[tuple[str, objec
         elif isinstance(value, dict):
             yield from _flatten(value, f"{name}.", prefix)
         elif value is not None:
-            raise bad_value(prefix + name, "an object")
+            raise wrong_type(prefix + name, "an object")
 
 
 def take(named: Named, names: Iterable[str]) -> tuple[str, object]:

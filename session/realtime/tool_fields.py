@@ -9,8 +9,8 @@ import re
 from typing import Final
 
 from session.errors import MalformedEvent
-from session.realtime.readers import bad_value, missing, text, too_long
-from session.tools import Tool, ToolChoice, ToolList, ToolUse
+from session.realtime.readers import bad_value, missing, text, too_long, wrong_type
+from session.tools import Tool, ToolChoice, ToolFault, ToolList, ToolUse
 
 MAX_TOOLS: Final = 128
 MAX_TOOLS_BYTES: Final = 32_768
@@ -18,27 +18,29 @@ MAX_TOOLS_BYTES: Final = 32_768
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-def session_tools(value: object) -> ToolList:
+def session_tools(value: object, param: str = "session.tools") -> ToolList:
     """Read a session's tools; what is wrong with them stands in the value."""
     try:
-        return ToolList(read_tools(value, "tools"))
+        return ToolList(read_tools(value, param))
     except MalformedEvent as error:
-        return ToolList(problem=error.message)
+        return ToolList(fault=ToolFault.of(error))
 
 
-def session_tool_choice(value: object) -> ToolChoice:
+def session_tool_choice(value: object, param: str = "session.tool_choice") -> ToolChoice:
     """Read a session's tool choice; what is wrong with it stands in the value."""
     try:
-        return read_tool_choice(value, "tool_choice")
+        return read_tool_choice(value, param)
     except MalformedEvent as error:
-        return ToolChoice(problem=error.message)
+        return ToolChoice(fault=ToolFault.of(error))
 
 
 def read_tools(value: object, param: str) -> tuple[Tool, ...]:
     """Read a list of functions; null is an empty one."""
     if value is None:
         return ()
-    if not isinstance(value, list) or len(value) > MAX_TOOLS:
+    if not isinstance(value, list):
+        raise wrong_type(param, "a list of functions")
+    if len(value) > MAX_TOOLS:
         raise bad_value(param, f"a list of at most {MAX_TOOLS} functions")
     if len(_json(value).encode()) > MAX_TOOLS_BYTES:
         raise too_long(param, f"{MAX_TOOLS_BYTES} bytes of JSON")
@@ -57,16 +59,21 @@ def read_tool_choice(value: object, param: str) -> ToolChoice:
     for use in ToolUse:
         if use.value == value:
             return ToolChoice(use)
-    raise bad_value(param, "auto, none, required, or a function as {type, name}")
+    wrong = bad_value if isinstance(value, str | dict) else wrong_type
+    raise wrong(param, "auto, none, required, or a function as {type, name}")
 
 
 def _tool(entry: object, param: str) -> Tool:
-    if not isinstance(entry, dict) or entry.get("type", "function") != "function":
+    if not isinstance(entry, dict):
+        raise wrong_type(param, "an object of type function")
+    if entry.get("type", "function") != "function":
         raise bad_value(param, "an object of type function")
     schema = entry.get("parameters")
     if schema is None:
         schema = {}
-    if not isinstance(schema, dict) or schema.get("type", "object") != "object":
+    if not isinstance(schema, dict):
+        raise wrong_type(f"{param}.parameters", "a JSON schema of type object")
+    if schema.get("type", "object") != "object":
         raise bad_value(f"{param}.parameters", "a JSON schema of type object")
     description = text(MAX_TOOLS_BYTES)(entry.get("description") or "", f"{param}.description")
     return Tool(_name(entry, param), description, _json(schema))
@@ -76,7 +83,9 @@ def _name(entry: dict[str, object], param: str) -> str:
     name = entry.get("name")
     if name is None:
         raise missing(f"{param}.name")
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str):
+        raise wrong_type(f"{param}.name", "a text")
+    if not _NAME.fullmatch(name):
         raise bad_value(f"{param}.name", "1 to 64 letters, digits, _ or -")
     return name
 

@@ -54,7 +54,8 @@ class Session:
     is_asked: bool = False
     """The unit being worked on has begun a new turn."""
     calls: int = 0
-    """Function calls so far, those of units that did not count too: no id comes twice."""
+    """Function calls so far, those of units that did not count too: no id comes twice. With the
+    session's own id it makes an id that no other session has."""
 
 
 @dataclass(slots=True)
@@ -291,7 +292,8 @@ def _called(session: Session, topic: Topic, runtime: RuntimeConfig) -> FunctionC
     if chosen is None:
         return None
     session.calls += 1
-    return FunctionCall(f"call_{session.calls}", chosen.name, chosen.arguments)
+    call_id = f"call_{session.session_id.removeprefix('sess_')}_{session.calls}"
+    return FunctionCall(call_id, chosen.name, chosen.arguments)
 
 
 def _reply(topic: Topic, situation: Situation) -> Reply | None:

@@ -127,7 +127,7 @@ def test_an_answers_own_options() -> None:
             {"audio": {"output": {"format": {"type": "audio/pcm", "rate": 16000}}}},
             ("invalid_value", "response.audio.output.format.rate"),
         ),
-        ({"metadata": {"a": 1}}, ("invalid_value", "response.metadata.a")),
+        ({"metadata": {"a": 1}}, ("invalid_type", "response.metadata.a")),
     ],
 )
 def test_options_that_can_not_be_meant(response: dict[str, Any], error: tuple[str, str]) -> None:
@@ -205,41 +205,46 @@ def test_no_limit_and_no_instructions() -> None:
 def test_tools_of_remote_servers_are_said_back_and_not_called() -> None:
     server = {"type": "mcp", "server_label": "a"}
     config = update(tools=[server], tool_choice={"type": "mcp", "server_label": "a"})
-    assert (config.tools.tools, config.tools.problem) == ((), "")
+    assert (config.tools.tools, config.tools.fault) == ((), None)
     assert config.tool_choice.use is ToolUse.AUTO
     assert json.loads(dict(config.echoed)["tools"]) == [server]
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "code"),
+    ("name", "value", "code", "below"),
     [
-        ("tools", "all", "invalid_type"),
-        ("tools", [7], "invalid_type"),
-        ("tool_choice", 7, "invalid_type"),
-        ("parallel_tool_calls", "yes", "invalid_type"),
-        ("include", {"a": 1}, "invalid_type"),
-        ("include", [None], "invalid_type"),
-        ("prompt", "pmpt_1", "invalid_type"),
-        ("prompt", {}, "missing_required_parameter"),
-        ("reasoning", [], "invalid_type"),
-        ("tracing", True, "invalid_type"),
-        ("tracing", {"workflow_name": 7}, "invalid_type"),
-        ("truncation", 0.5, "invalid_type"),
-        ("truncation", {"type": "retention_ratio"}, "missing_required_parameter"),
-        ("audio.input.transcription", "whisper-1", "invalid_type"),
-        ("audio.input.transcription", {"model": 1}, "invalid_type"),
-        ("audio.input.noise_reduction", "near_field", "invalid_type"),
+        ("tools", "all", "invalid_type", ""),
+        ("tools", [7], "invalid_type", ".0"),
+        ("tool_choice", 7, "invalid_type", ""),
+        ("parallel_tool_calls", "yes", "invalid_type", ""),
+        ("include", {"a": 1}, "invalid_type", ""),
+        ("include", [None], "invalid_type", ".0"),
+        ("prompt", "pmpt_1", "invalid_type", ""),
+        ("prompt", {}, "missing_required_parameter", ".id"),
+        ("reasoning", [], "invalid_type", ""),
+        ("tracing", True, "invalid_type", ""),
+        ("tracing", {"workflow_name": 7}, "invalid_type", ".workflow_name"),
+        ("truncation", 0.5, "invalid_type", ""),
+        (
+            "truncation",
+            {"type": "retention_ratio"},
+            "missing_required_parameter",
+            ".retention_ratio",
+        ),
+        ("audio.input.transcription", "whisper-1", "invalid_type", ""),
+        ("audio.input.transcription", {"model": 1}, "invalid_type", ".model"),
+        ("audio.input.noise_reduction", "near_field", "invalid_type", ""),
     ],
 )
 def test_what_is_only_said_back_has_the_type_of_the_schema(
-    name: str, value: object, code: str
+    name: str, value: object, code: str, below: str
 ) -> None:
     *above, last = name.split(".")
     session: dict[str, object] = {last: value}
     for each in reversed(above):
         session = {each: session}
     event = {"type": "session.update", "session": session}
-    assert refusal(event) == (code, f"session.{name}")
+    assert refusal(event) == (code, f"session.{name}{below}")
 
 
 def test_words_of_a_newer_client_are_said_back() -> None:
@@ -295,14 +300,14 @@ def test_turn_detection_is_switched_off_by_null() -> None:
     [
         ({"type": "transcription"}, ("invalid_value", "session.type")),
         ({"voice": "x"}, ("unknown_parameter", "session.voice")),
-        ({"audio": 7}, ("invalid_value", "session.audio")),
+        ({"audio": 7}, ("invalid_type", "session.audio")),
         ({"speed": 1}, ("unknown_parameter", "session.speed")),
         (
             {"audio": {"input": {"format": "pcm16"}}},
             ("invalid_type", "session.audio.input.format"),
         ),
         ({"max_output_tokens": 5_000}, ("invalid_value", "session.max_output_tokens")),
-        ({"instructions": 7}, ("invalid_value", "session.instructions")),
+        ({"instructions": 7}, ("invalid_type", "session.instructions")),
         (
             {"audio": {"input": {"turn_detection": 7}}},
             ("invalid_type", "session.audio.input.turn_detection"),
@@ -317,7 +322,24 @@ def test_turn_detection_is_switched_off_by_null() -> None:
         ),
         (
             {"audio": {"input": {"format": {"type": ["audio/pcm"]}}}},
+            ("invalid_type", "session.audio.input.format.type"),
+        ),
+        ({"type": 7}, ("invalid_type", "session.type")),
+        (
+            {"audio": {"input": {"format": {"type": "audio/mp3"}}}},
             ("invalid_value", "session.audio.input.format.type"),
+        ),
+        (
+            {"audio": {"input": {"turn_detection": {"type": 7}}}},
+            ("invalid_type", "session.audio.input.turn_detection.type"),
+        ),
+        (
+            {"audio": {"input": {"turn_detection": {"eagerness": 7}}}},
+            ("invalid_type", "session.audio.input.turn_detection.eagerness"),
+        ),
+        (
+            {"audio": {"output": {"format": {"type": "audio/pcm", "rate": "x"}}}},
+            ("invalid_type", "session.audio.output.format.rate"),
         ),
     ],
 )

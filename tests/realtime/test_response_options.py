@@ -116,8 +116,19 @@ def test_no_tools_are_a_choice_too() -> None:
         ({"input": ["hi"]}, "bad_event", "input.0"),
         ({"input": [{"role": "user"}]}, "missing_required_parameter", "input.0.type"),
         ({"input": [{"type": "function_call"}]}, "unsupported_response_input", "input.0.type"),
-        ({"input": [{"type": "item_reference"}]}, "bad_event", "input.0.id"),
+        ({"input": [{"type": "item_reference"}]}, "missing_required_parameter", "input.0.id"),
         ({"input": [{"type": "message", "role": "tool"}]}, "bad_event", "input.0.role"),
+        ({"input": [{"type": "message"}]}, "missing_required_parameter", "input.0.role"),
+        (
+            {"input": [{"type": "message", "role": "user"}]},
+            "missing_required_parameter",
+            "input.0.content",
+        ),
+        (
+            {"input": [{"type": "message", "role": "user", "content": "hi"}]},
+            "bad_event",
+            "input.0.content",
+        ),
         ({"input": [message("user")]}, "bad_event", "input.0.content"),
         ({"input": [message("user", "hi")]}, "bad_event", "input.0.content.0"),
         (
@@ -127,7 +138,7 @@ def test_no_tools_are_a_choice_too() -> None:
         ),
         (
             {"input": [message("user", {"type": "input_text"})]},
-            "bad_event",
+            "missing_required_parameter",
             "input.0.content.0.text",
         ),
         ({"tools": {}}, "bad_event", "tools"),

@@ -63,7 +63,7 @@ def test_a_session_s_tools_are_read_and_echoed() -> None:
     schema = '{"type":"object","properties":{"city":{"type":"string"}}}'
     assert config.tools == ToolList((Tool("look_up", "The weather.", schema),))
     assert config.tool_choice == ToolChoice(ToolUse.REQUIRED)
-    assert config.tools_problem == ""
+    assert config.tools_fault is None
     assert {"tools", "tool_choice"} <= dict(config.echoed).keys()
 
 
@@ -90,7 +90,7 @@ def test_one_of_them_can_change_alone_and_null_is_the_default() -> None:
 )
 def test_what_can_not_be_read_is_echoed_and_noted(session: dict[str, object]) -> None:
     config = after(**session)
-    assert config.tools_problem
+    assert config.tools_fault is not None
     assert dict(config.echoed).keys() == session.keys()
 
 

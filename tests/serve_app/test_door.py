@@ -162,7 +162,7 @@ async def test_a_bad_request_gets_one_typed_error() -> None:
             b'{"session": {"type": "transcription"}}': (400, "unsupported_option", "session.type"),
             b'{"session": {"type": "realtime", "instructions": 7}}': (
                 400,
-                "invalid_value",
+                "invalid_type",
                 "session.instructions",
             ),
             b" " * (MAX_BODY_BYTES + 1): (413, "event_too_large", None),

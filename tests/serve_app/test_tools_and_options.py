@@ -99,7 +99,7 @@ async def test_an_option_that_the_model_lacks_and_tools_that_are_none() -> None:
         refusal = await hear(line)
         assert (refusal["error"]["code"], refusal["error"]["param"]) == (
             "bad_event",
-            "session.tools",
+            "session.tools.0",
         )
         await line.send(update())
         await until(line, "session.updated")

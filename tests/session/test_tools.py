@@ -39,12 +39,22 @@ from session.stimuli import (
     UnitFailed,
     UnitFinished,
 )
-from session.tools import FREE_CHOICE, FunctionCall, Tool, ToolChoice, ToolList, ToolOutput, ToolUse
+from session.tools import (
+    FREE_CHOICE,
+    FunctionCall,
+    Tool,
+    ToolChoice,
+    ToolFault,
+    ToolList,
+    ToolOutput,
+    ToolUse,
+)
 from session.unit import Decision, UnitResult
 from tests.session.driver import AUTO, PROFILE, TURN_MODE, Driver, names, transcript
 
 CREATE: Final = ResponseRequested(ResponseOptions())
 CALLS: Final = replace(PROFILE, tools=True)
+FAULT: Final = ToolFault("session.tools must be a list", "bad_event", "session.tools")
 LOOK_UP: Final = Tool("look_up", "The weather.", '{"type":"object"}')
 OFFERING: Final = replace(TURN_MODE, tools=ToolList((LOOK_UP,)))
 CALL: Final = FunctionCall("call_1", "look_up", '{"city":"Oslo"}')
@@ -95,7 +105,7 @@ def test_a_model_without_tools_never_hears_of_them() -> None:
     d = Driver(replace(OFFERING, tool_choice=ToolChoice(ToolUse.REQUIRED)))
     runtime = d.asked(OpenStages)[0].runtime
     assert (runtime.tools, runtime.tool_choice) == ((), FREE_CHOICE)
-    d.do(SessionConfigured(ConfigPatch((("tools", ToolList(problem="nonsense")),))))
+    d.do(SessionConfigured(ConfigPatch((("tools", ToolList(fault=FAULT)),))))
     assert d.asked(ConfigureStages) == []
     assert codes(d) == []
 
@@ -109,8 +119,8 @@ def test_new_tools_are_told_to_the_stages() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        ("tools", ToolList(problem="tools must be a list")),
-        ("tool_choice", ToolChoice(problem="tool_choice must be auto")),
+        ("tools", ToolList(fault=FAULT)),
+        ("tool_choice", ToolChoice(fault=FAULT)),
         ("tool_choice", ToolChoice(ToolUse.REQUIRED, "sing")),
     ],
 )

@@ -19,6 +19,7 @@ from typing import Final, assert_never
 from session import events as kernel
 from session import stream_events as stream
 from session.config import SessionConfig, SessionLimits
+from session.errors import WrongType
 from session.ids import ItemId, ResponseId
 from session.realtime.dialects.audio_pieces import Encode, pieces
 from session.realtime.dialects.shapes import error_object
@@ -217,7 +218,7 @@ class LiveProjector:
                 told = error_object(error, None)
                 details = wire.ErrorDetails(
                     type=told.type,
-                    code=told.code,
+                    code="invalid_type" if isinstance(error, WrongType) else told.code,
                     message=told.message,
                     param=told.param,
                     client_event_id=event_id,

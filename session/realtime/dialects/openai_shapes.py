@@ -1,12 +1,13 @@
 """How values of the session look in the OpenAI dialect."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 from session import errors
 from session.config import AudioEncoding, AudioFormat, SessionConfig, TurnDetection
-from session.errors import DuplexError, ItemMissing
+from session.errors import DuplexError, ItemMissing, MissingField, WrongType
 from session.events import ItemView, ResponseFinished
 from session.realtime.dialects.shapes import MAX_MESSAGE_CHARS, MAX_PARAM_CHARS, fitted
 from session.realtime.openai.objects import (
@@ -57,7 +58,7 @@ _FORMATS: Final = {
     AudioEncoding.G711_ALAW: FormatObject(type="audio/pcma"),
 }
 
-_CODES: Final[Mapping[str, str]] = {
+CODES: Final[Mapping[str, str]] = {
     "bad_event": "invalid_value",
     "unknown_event": "invalid_value",
     "bad_audio": "invalid_value",
@@ -73,8 +74,8 @@ _CODES: Final[Mapping[str, str]] = {
 _MESSAGES: Final[Mapping[str, str]] = {
     "response_cancel_not_active": "Cancellation failed: no active response found",
     "input_audio_buffer_commit_empty": (
-        "Error committing input audio buffer: buffer too small. Expected at least 100ms of audio, "
-        "but buffer only has 0.00ms of audio."
+        "Error committing input audio buffer: buffer too small. Nothing has been appended since "
+        "the last commit: append audio first. With turn detection the server commits by itself."
     ),
     "conversation_already_has_active_response": (
         "Conversation already has an active response in progress. Wait until the response is "
@@ -84,6 +85,7 @@ _MESSAGES: Final[Mapping[str, str]] = {
 }
 """Messages that clients of this interface look into."""
 
+_FIRST_WORD: Final = re.compile(r"\w+(\.\w+)*")
 _CANCELLED_BY_CLIENT: Final = frozenset(
     {"client_cancelled", "output_audio_buffer_clear", "input_cancelled"}
 )
@@ -254,17 +256,29 @@ def error_object(error: DuplexError, event_id: str | None) -> ErrorObject:
     """Return what a client is told about an error, under the names that it knows."""
     if isinstance(error, ItemMissing):
         code = f"item_{error.asked}_invalid_item_id"
+    elif isinstance(error, WrongType):
+        code = "invalid_type"
+    elif isinstance(error, MissingField):
+        code = error.code
     else:
-        code = _CODES.get(error.wire_code, error.wire_code)
-    message = _MESSAGES.get(code, error.message)
+        code = CODES.get(error.wire_code, error.wire_code)
+    message = _sentence(_MESSAGES.get(code, error.message), error.param)
     return ErrorObject(
         type=error.wire_type,
         code=code,
-        # Sentences on this wire begin as sentences do.
-        message=(message[:1].upper() + message[1:])[:MAX_MESSAGE_CHARS],
+        message=message[:MAX_MESSAGE_CHARS],
         param=None if error.param is None else error.param[:MAX_PARAM_CHARS],
         event_id=event_id,
     )
+
+
+def _sentence(message: str, param: str | None) -> str:
+    """Return a message that begins as sentences on this wire do; a field stays as it is written."""
+    word = _FIRST_WORD.match(message)
+    if word is not None and param is not None and word.group() in (param, *param.split(".")):
+        return f"'{word.group()}'{message[word.end() :]}"
+    is_name = word is not None and ("." in word.group() or "_" in word.group())
+    return message if is_name else message[:1].upper() + message[1:]
 
 
 def expired_error(reason: str) -> errors.LimitError:

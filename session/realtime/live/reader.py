@@ -15,15 +15,18 @@ from pydantic import ValidationError
 from session.config import AudioEncoding, AudioFormat
 from session.errors import ClientError, IllegalNow, MalformedEvent, UnsupportedOption
 from session.realtime.commands import AudioReceived, Command
-from session.realtime.decode import client_event_id, refuse_oversize
+from session.realtime.decode import Wire, client_event_id, refuse_oversize, unknown_event
+from session.realtime.field_faults import first_fault
 from session.realtime.json_text import parse_object, utf8_size
 from session.realtime.live.client_events import (
     COMMANDS,
     REFUSAL_CODES,
     REFUSALS,
+    ContextAppend,
     InputAudioAppend,
     LiveEvent,
     SessionStart,
+    SessionUpdate,
 )
 from session.realtime.opening import ClientHabits
 from session.realtime.readers import base64_bytes
@@ -49,6 +52,31 @@ CODES: Final[Mapping[str, str]] = {
     "too_long": "array_above_max_length",
 }
 """Codes of field errors by pydantic's name for them; every other one is invalid_value."""
+
+_WIRE: Final = Wire(
+    {},
+    "docs/wire/live.md",
+    {
+        "session.resume": "sessions are not resumed on this wire: use /v1/realtime?duplex=1, whose "
+        "events docs/wire.md lists",
+        "input_audio_buffer.append": f"audio comes as {_APPEND} here",
+        "conversation.item.create": "session.instructions.append tells the model something here",
+    },
+)
+_FIXED: Final = "can not change during a session: say it in session.start"
+_HINTS: Final[Mapping[tuple[type[LiveEvent], str, str], str]] = {
+    (SessionUpdate, "extra_forbidden", "session.instructions"): (
+        "can not change by session.update: use session.instructions.append"
+    ),
+    (SessionUpdate, "extra_forbidden", "session.audio"): _FIXED,
+    (SessionUpdate, "extra_forbidden", "session.model"): _FIXED,
+    (SessionUpdate, "extra_forbidden", "session.input"): _FIXED,
+    (SessionStart, "extra_forbidden", "session.voice"): (
+        "is not known here: use session.audio.output.voice"
+    ),
+    (ContextAppend, "missing", "delegation_id"): "is missing: it must be there, and may be null",
+}
+"""What else to say about a fault of an event's field."""
 
 
 class LiveReader:
@@ -79,13 +107,9 @@ class LiveReader:
         if name == "session.start":
             return self._start(fields)
         if not isinstance(name, str):
-            raise MalformedEvent("an event needs a `type`", code="unknown_event", param="type")
+            raise unknown_event(None, _WIRE)
         if name != _APPEND and name not in COMMANDS and name not in REFUSAL_CODES:
-            raise MalformedEvent(
-                f"unknown event type {name[:64]!r}; docs/live.md lists the events",
-                code="unknown_event",
-                param="type",
-            )
+            raise unknown_event(name, _WIRE)
         if self._format is None:
             raise IllegalNow(
                 f"{name} came before session.start, which must be the first event",
@@ -122,7 +146,8 @@ def _validated(model: type[EventT], fields: dict[str, object]) -> EventT:
     try:
         return model.model_validate(fields)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        param = ".".join(str(step) for step in first["loc"])
-        code = CODES.get(first["type"], "invalid_value")
-        raise MalformedEvent(f"{param}: {first['msg']}", code=code, param=param) from None
+        fault = first_fault(error)
+        hint = _HINTS.get((model, fault.kind, fault.param))
+        if hint is not None:
+            fault = fault._replace(message=f"{fault.param} {hint}")
+        raise fault.error(CODES.get(fault.kind, "invalid_value")) from None

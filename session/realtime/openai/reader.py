@@ -17,7 +17,7 @@ from session.realtime.client_events import (
     ResponseCancel,
 )
 from session.realtime.commands import Command
-from session.realtime.decode import ALIASES, CLIENT_EVENTS, decode_with
+from session.realtime.decode import ALIASES, CLIENT_EVENTS, Wire, decode_with
 from session.realtime.item_event import ConversationItemCreate
 from session.realtime.openai.client_events import OWN_EVENTS
 from session.realtime.opening import ClientHabits
@@ -40,7 +40,19 @@ VENDOR_EVENTS: Final[Mapping[str, type[ClientEvent]]] = {
     if name not in STANDARD_EVENTS and name not in ("session.resume", "session.event_ack")
 }
 """Events of the duplex dialect that a client may use here, too. Sessions are not resumed."""
-_EVENTS: Final = {**VENDOR_EVENTS, **STANDARD_EVENTS}
+_NOT_RESUMED: Final = (
+    "sessions are not resumed on this wire: connect with ?duplex=1, whose events docs/wire.md lists"
+)
+_WIRE: Final = Wire(
+    {**VENDOR_EVENTS, **STANDARD_EVENTS},
+    "docs/wire/openai.md",
+    {
+        "session.resume": _NOT_RESUMED,
+        "session.event_ack": _NOT_RESUMED,
+        "transcription_session.update": "no session only transcribes here: "
+        "session.audio.input.transcription of session.update tells what was heard",
+    },
+)
 
 
 class OpenAIReader:
@@ -51,7 +63,7 @@ class OpenAIReader:
 
     def decode(self, text: str, *, max_bytes: int) -> Command:
         """Return what `text` asks for, or EventRefused."""
-        name, command = decode_with(_EVENTS, text, max_bytes=max_bytes)
+        name, command = decode_with(_WIRE, text, max_bytes=max_bytes)
         if name is not None and ALIASES.get(name, name) not in STANDARD_EVENTS:
             self._habits.uses_vendor_events = True
         if name == "output_audio_buffer.clear":

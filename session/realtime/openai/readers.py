@@ -4,7 +4,7 @@ from typing import Final
 
 from session.config import AudioEncoding, AudioFormat
 from session.errors import MalformedEvent, UnsupportedOption
-from session.realtime.readers import MAX_NAME_CHARS, text, whole
+from session.realtime.readers import MAX_NAME_CHARS, no_number, text, whole, wrong_type
 
 PCM_HZ: Final = 24_000
 """The one rate of PCM on this wire, both ways."""
@@ -35,17 +35,23 @@ def audio_format(value: object, param: str) -> AudioFormat:
             param=param,
         )
     kind, rate = value.get("type"), value.get("rate")
-    known = _FORMATS.get(kind) if isinstance(kind, str) else None
+    if not isinstance(kind, str | None):
+        raise wrong_type(f"{param}.type", "a text")
+    known = _FORMATS.get(kind) if kind is not None else None
     if known is None:
         raise bad(f"{param}.type", f"supported are {', '.join(_FORMATS)}")
-    if rate is not None and (isinstance(rate, bool) or rate != known.rate_hz):
+    if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int | float)):
+        raise no_number(f"{param}.rate", "a whole number")
+    if rate is not None and rate != known.rate_hz:
         raise bad(f"{param}.rate", f"{kind} has {known.rate_hz}")
     return known
 
 
 def output_modalities(value: object, param: str) -> tuple[str, ...]:
     """Read `["audio"]` (which always has a transcript) or `["text"]`."""
-    if value in (["audio"], ["text"]) and isinstance(value, list):
+    if not isinstance(value, list):
+        raise wrong_type(param, "a list: ['audio'] or ['text']")
+    if value in (["audio"], ["text"]):
         return tuple(value)
     raise UnsupportedOption(
         f"Invalid value for '{param}': supported are ['audio'] and ['text'].",

@@ -23,7 +23,7 @@ from session.realtime.openai.readers import (
 )
 from session.realtime.openai.turn_detection import read_turn_detection
 from session.realtime.openai.unused_settings import check_unused
-from session.realtime.readers import MAX_TEXT_CHARS, number, text
+from session.realtime.readers import MAX_TEXT_CHARS, number, text, wrong_type
 from session.realtime.setting_names import Named, Setting, flatten, take_settings
 from session.realtime.tool_fields import session_tool_choice, session_tools
 
@@ -66,6 +66,8 @@ def read_session(session: Mapping[str, object], prefix: str = "session.") -> Con
     Raises MalformedEvent or UnsupportedOption for a value that can not be meant.
     """
     kind = session.get("type")
+    if not isinstance(kind, str | None):
+        raise wrong_type(f"{prefix}type", "realtime")
     if kind not in (None, "realtime"):
         raise bad(f"{prefix}type", "this endpoint has sessions of type realtime only")
     refuse_beta_names(session, prefix)
@@ -74,9 +76,11 @@ def read_session(session: Mapping[str, object], prefix: str = "session.") -> Con
     if named.get("audio.output.voice") is not None:
         changes["voice"] = voice_name(named["audio.output.voice"], f"{prefix}audio.output.voice")
     if "tools" in named:
-        changes["tools"] = session_tools(functions_of(named["tools"]))
+        changes["tools"] = session_tools(functions_of(named["tools"]), f"{prefix}tools")
     if "tool_choice" in named:
-        changes["tool_choice"] = session_tool_choice(_choice(named["tool_choice"]))
+        changes["tool_choice"] = session_tool_choice(
+            _choice(named["tool_choice"]), f"{prefix}tool_choice"
+        )
     if _TRANSCRIPTION in named:
         changes["wants_transcription"] = named[_TRANSCRIPTION] is not None
     echoed = tuple(_echoed(named, prefix))

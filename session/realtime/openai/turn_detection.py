@@ -6,7 +6,7 @@ from typing import Final
 from session.config import TurnDetection, TurnDetectionPatch
 from session.errors import MalformedEvent
 from session.realtime.openai.readers import bad
-from session.realtime.readers import Reader, flag, whole
+from session.realtime.readers import Reader, flag, whole, wrong_type
 from session.realtime.turn_detection import threshold
 
 _SHARED: Final[Mapping[str, Reader]] = {"create_response": flag, "interrupt_response": flag}
@@ -59,15 +59,19 @@ def _kind(value: Mapping[str, object], param: str) -> Mapping[str, object]:
             return _SERVER
         case None:
             return {} if value.get("eagerness") is None else _SEMANTIC
-        case _:
+        case str():
             raise bad(f"{param}.type", "supported are server_vad and semantic_vad")
+        case _:
+            raise wrong_type(f"{param}.type", "server_vad or semantic_vad")
 
 
 def _eagerness(value: Mapping[str, object], param: str) -> Mapping[str, object]:
     named = value.get("eagerness")
     if named is None:
         return {}
-    if not isinstance(named, str) or named not in SILENCE_MS_OF_EAGERNESS:
+    if not isinstance(named, str):
+        raise wrong_type(f"{param}.eagerness", "a text")
+    if named not in SILENCE_MS_OF_EAGERNESS:
         known = ", ".join(SILENCE_MS_OF_EAGERNESS)
         raise bad(f"{param}.eagerness", f"supported are {known}")
     return _eager(named)

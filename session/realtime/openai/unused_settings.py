@@ -11,6 +11,8 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from session.errors import MalformedEvent
+from session.realtime.field_faults import wanted_type
+from session.realtime.readers import missing, wrong_type
 
 Object = dict[str, object]
 
@@ -79,6 +81,9 @@ _TYPES: Final[Mapping[str, TypeAdapter[object]]] = {
 }
 """By name on the wire. A voice is read as what it is."""
 
+_BRANCHES: Final = frozenset({"str", "dict[str,any]", "Tracing", "Truncation"})
+"""What pydantic puts into the path of a fault to name the branch of a union."""
+
 
 def check_unused(name: str, value: object, prefix: str) -> None:
     """Raise MalformedEvent for a value of another type; `prefix` leads the name in the error."""
@@ -88,10 +93,19 @@ def check_unused(name: str, value: object, prefix: str) -> None:
     try:
         known.validate_python(value, strict=True)
     except ValidationError as error:
-        # Of a union, the last branch is the one that says most.
-        last = error.errors(include_url=False, include_context=False, include_input=False)[-1]
-        raise MalformedEvent(
-            f"Invalid value for '{prefix}{name}': {last['msg']}.",
-            code="missing_required_parameter" if last["type"] == "missing" else "invalid_type",
-            param=f"{prefix}{name}",
-        ) from None
+        raise _refusal(f"{prefix}{name}", error) from None
+
+
+def _refusal(param: str, error: ValidationError) -> MalformedEvent:
+    faults = error.errors(include_url=False, include_context=False, include_input=False)
+    # A union has a fault for each of its branches; the one that reached deepest is of the branch
+    # that was meant.
+    paths = [[str(step) for step in each["loc"] if step not in _BRANCHES] for each in faults]
+    deepest = max(map(len, paths))
+    meant = [each for each, path in zip(faults, paths, strict=True) if len(path) == deepest]
+    path = next(path for path in paths if len(path) == deepest)
+    param = ".".join([param, *path])
+    if meant[0]["type"] == "missing":
+        return missing(param)
+    wanted = " or ".join(wanted_type(each["type"]) or each["msg"] for each in meant)
+    return wrong_type(param, wanted)

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
 from session.errors import MalformedEvent, MissingField, WrongType
 
@@ -60,7 +59,8 @@ def first_fault(error: ValidationError) -> FieldFault:
     """Return the first fault that a model found."""
     first = error.errors(include_url=False, include_input=False)[0]
     param = ".".join(str(step) for step in first["loc"])
-    return FieldFault(first["type"], param, _in_words(first, param))
+    words = _in_words(first["type"], first["msg"], first.get("ctx", {}), param)
+    return FieldFault(first["type"], param, words)
 
 
 def wanted_type(kind: str) -> str | None:
@@ -68,12 +68,11 @@ def wanted_type(kind: str) -> str | None:
     return _TYPES.get(kind) or _NUMBERS.get(kind)
 
 
-def _in_words(fault: ErrorDetails, param: str) -> str:
-    kind = fault["type"]
+def _in_words(kind: str, said: str, bounds: Mapping[str, object], param: str) -> str:
     if kind == "missing":
         return f"{param} is missing"
     if kind == "extra_forbidden":
         return f"{param} is not known here; leave it out"
     limit = _BOUNDS.get(kind) or _LENGTHS.get(kind)
-    wanted = limit.format(**fault["ctx"]) if limit is not None else wanted_type(kind)
-    return f"{param} must be {wanted}" if wanted is not None else f"{param}: {fault['msg']}"
+    wanted = limit.format(**bounds) if limit is not None else wanted_type(kind)
+    return f"{param} must be {wanted}" if wanted is not None else f"{param}: {said}"

@@ -21,7 +21,7 @@ from stages.vllm_plugin import end_with_parent
 def child(is_called):
     if is_called:
         end_with_parent()
-    print("child", flush=True)
+    os.write(1, b"child\\n")  # a line at once: unbuffered, print writes it in pieces
     time.sleep(600)
 
 if __name__ == "__main__":
@@ -30,7 +30,7 @@ if __name__ == "__main__":
     context = multiprocessing.get_context(method)
     context.Process(target=child, args=(method == "spawn",)).start()
     if with_brother == "brother" and os.fork() == 0:
-        print("brother", os.getpid(), flush=True)
+        os.write(1, f"brother {os.getpid()}\\n".encode())
         os.close(1)
         time.sleep(600)
     time.sleep(600)

@@ -30,11 +30,16 @@ hypothesis.settings.load_profile("steady")
 
 @pytest.hookimpl(trylast=True)  # after the folders' own hooks, which mark their tests
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each marked test its kind's limit, unless it states one itself."""
+    """Give each marked test its kind's limit, unless it states one itself.
+
+    Tests that count from zero on the Ray node of all come first.
+    """
     for item in items:
         limits = [limit for marker, limit in TIMEOUTS_S.items() if item.get_closest_marker(marker)]
         if limits and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(max(limits)))
+    # Stable: everything else stays in its order.
+    items.sort(key=lambda item: item.get_closest_marker("fresh_cluster") is None)
 
 
 LEFT_OUT: list[str] = []

@@ -22,10 +22,15 @@ def target(name: str) -> str:
     return found[0]
 
 
+ORDERS = {"fresh_cluster"}
+"""Markers that say when a test runs, not in which group."""
+
+
 def markers() -> list[str]:
     config = tomllib.loads((ROOT / "pyproject.toml").read_text())
     listed: list[str] = config["tool"]["pytest"]["ini_options"]["markers"]
-    return [marker.partition(":")[0] for marker in listed]
+    names = [marker.partition(":")[0] for marker in listed]
+    return [name for name in names if name not in ORDERS]
 
 
 def test_make_test_runs_all_groups() -> None:

@@ -30,7 +30,7 @@ _FIELDS: Final[Mapping[str, Reader]] = {
     "idle_timeout_ms": whole(1_000, 600_000),
 }
 _TYPE_FIELDS: Final = ("type", "eagerness")
-_SILENCE_MS_OF_EAGERNESS: Final[Mapping[object, int]] = {
+SILENCE_MS_OF_EAGERNESS: Final[Mapping[str, int]] = {
     "high": 300,
     "medium": 500,
     "auto": 500,
@@ -56,11 +56,11 @@ def _semantic_changes(value: dict[str, object], param: str) -> list[tuple[str, o
         case "semantic_vad":
             given = value.get("eagerness")
             eagerness = "auto" if given is None else given
-            if not isinstance(eagerness, str) or eagerness not in _SILENCE_MS_OF_EAGERNESS:
+            if not isinstance(eagerness, str) or eagerness not in SILENCE_MS_OF_EAGERNESS:
                 raise _unsupported(
                     f"{param}.eagerness must be low, medium, high or auto", f"{param}.eagerness"
                 )
-            return [("silence_duration_ms", _SILENCE_MS_OF_EAGERNESS[eagerness])]
+            return [("silence_duration_ms", SILENCE_MS_OF_EAGERNESS[eagerness])]
         case "server_vad" | None if "eagerness" not in value:
             return []
         case "server_vad" | None:

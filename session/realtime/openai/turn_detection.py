@@ -7,7 +7,7 @@ from session.config import TurnDetection, TurnDetectionPatch
 from session.errors import MalformedEvent
 from session.realtime.openai.readers import bad
 from session.realtime.readers import Reader, flag, whole, wrong_type
-from session.realtime.turn_detection import threshold
+from session.realtime.turn_detection import SILENCE_MS_OF_EAGERNESS, threshold
 
 _SHARED: Final[Mapping[str, Reader]] = {"create_response": flag, "interrupt_response": flag}
 _SERVER_VAD: Final[Mapping[str, Reader]] = {
@@ -17,13 +17,6 @@ _SERVER_VAD: Final[Mapping[str, Reader]] = {
     "silence_duration_ms": whole(1, 60_000),
     "idle_timeout_ms": whole(1_000, 600_000),
 }
-SILENCE_MS_OF_EAGERNESS: Final[Mapping[str, int]] = {
-    "high": 300,
-    "medium": 500,
-    "auto": 500,
-    "low": 1_000,
-}
-"""semantic_vad says in words how long to wait; here that is a length of silence."""
 
 
 def read_turn_detection(value: object, param: str) -> TurnDetectionPatch:

@@ -1,4 +1,4 @@
-"""One socket: a reader that is always listening, a writer that only writes, and the opening.
+"""One socket: a reader that is always listening, a writer that only writes, and its session.
 
 Rule 1: the reader turns one frame into one command and posts it; it never waits for anything else.
 Rule 2: only the writer sends. It drops streaming output whose fence is stale by now, projects the
@@ -11,32 +11,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from serve_app.clock import Timer, sleep_until
+from serve_app.clock import sleep_until
+from serve_app.lobby import Lobby
 from serve_app.metrics.definitions import FLOODS
-from serve_app.metrics.meter import count_error
 from serve_app.outbound import Outbound
-from serve_app.session_actor import SessionActor, World
+from serve_app.session_actor import SessionActor
+from serve_app.session_host import SessionHost
 from session.config import SessionConfig
-from session.effects import CloseSocket, Emit
-from session.errors import (
-    ClientError,
-    DuplexError,
-    IllegalNow,
-    MalformedEvent,
-    ResumeRefused,
-    UnsupportedOption,
-)
-from session.events import ErrorRaised, Event, SessionCreated
-from session.fence import Fence
-from session.fitting import fitted
-from session.ids import AttachmentId, SessionId
-from session.lifecycle import Life, TurnState
+from session.effects import CloseSocket
+from session.errors import ClientError, IllegalNow, ResumeRefused
 from session.on_attachment import REFUSED_TEXT
 from session.outbox import Frame
 from session.realtime.commands import Command, SessionResumeAsked
 from session.realtime.decode import refuse_binary
-from session.realtime.opening import ClientHabits, Opening, Reader
-from session.snapshot import Playback, SessionSnapshot
+from session.realtime.opening import Reader
 from session.socket_stimuli import EventAcked, SocketLost
 from session.stimuli import (
     CloseRequested,
@@ -80,64 +68,6 @@ class Query:
     """Whether the session may begin with default settings before the client says any."""
 
 
-class Host(Protocol):
-    """What a connection gets from the gateway."""
-
-    @property
-    def world(self) -> World:
-        """What all sessions share."""
-        ...
-
-    @property
-    def defaults(self) -> SessionConfig:
-        """Settings of a session whose client says nothing."""
-        ...
-
-    @property
-    def greets(self) -> bool:
-        """Whether a client is told of its session before it has said anything."""
-        ...
-
-    @property
-    def autostarts(self) -> bool:
-        """Whether a socket that names a model in its URL needs no first event."""
-        ...
-
-    @property
-    def first_event(self) -> str:
-        """The event that opens a session."""
-        ...
-
-    @property
-    def is_resumable(self) -> bool:
-        """Whether another socket can go on with a session."""
-        ...
-
-    def new_attachment(self) -> AttachmentId:
-        """Name a socket."""
-        ...
-
-    def new_opening(self) -> Opening:
-        """Name the session that a socket may begin."""
-        ...
-
-    def new_reader(self, habits: ClientHabits) -> Reader:
-        """Return what reads a socket's frames."""
-        ...
-
-    def lobby(self, attachment: AttachmentId, opening: Opening) -> Outbound:
-        """Return the way out to a socket that has no session yet."""
-        ...
-
-    def begin(self, config: SessionConfig, asked: OpenRequested, opening: Opening) -> SessionActor:
-        """Start a session and return it."""
-        ...
-
-    def find(self, session_id: SessionId) -> SessionActor | None:
-        """Return a session that is not over."""
-        ...
-
-
 def read_query(params: Mapping[str, str]) -> Query:
     """Read the socket's query parameters."""
     autostart = params.get("autostart", "").lower() not in _OFF
@@ -153,7 +83,7 @@ def is_on(value: str | None) -> bool:
 class Connection:
     """Runs one accepted socket until either side ends it."""
 
-    def __init__(self, socket: Socket, query: Query, host: Host) -> None:
+    def __init__(self, socket: Socket, query: Query, host: SessionHost) -> None:
         self._socket = socket
         self._query = query
         self._host = host
@@ -161,13 +91,12 @@ class Connection:
         self._meter = host.world.meter
         self._attachment = host.new_attachment()
         self._opening = host.new_opening()
-        self._reader = host.new_reader(self._opening.habits)
-        self._lobby = self._outbound = host.lobby(self._attachment, self._opening)
+        self._reader = self._new_reader()
+        self._lobby = Lobby(host, self._attachment, self._opening)
+        self._outbound = self._lobby.outbound
         self._actor: SessionActor | None = None
         self._asked: SessionActor | None = None
         """The session that this socket asks for and may not get: it must not be told what to do."""
-        self._configured_by_s = self._clock.now() + host.world.limits.config_timeout_s
-        self._timer: Timer | None = None
         self._is_closing = False
 
     async def run(self) -> None:
@@ -208,35 +137,29 @@ class Connection:
 
     def _cut_a_flood(self) -> None:
         """End a client that sends on although it is refused, or does not read its refusals."""
-        is_unread = self._actor is None and self._lobby.outbox.is_over_bound
+        is_unread = self._actor is None and self._lobby.outbound.outbox.is_over_bound
         if is_unread or (self._actor is not None and self._actor.is_flooded):
             self._meter.count(FLOODS)
             self._close(1013, "input_backpressure")
 
     def _open_or_wait(self) -> None:
-        if self._host.greets:
-            self._greet()
-        elif self._query.model is not None and self._query.autostarts and self._host.autostarts:
+        kit = self._host.kit
+        if kit.greets:
+            self._lobby.greet()
+        elif self._query.model is not None and self._query.autostarts and kit.autostarts:
             self._begin(self._host.defaults)
             return
-        self._start_timer()
-
-    def _greet(self) -> None:
-        """Tell the client of its session. Its first event opens the stages, with its settings."""
-        fence = Fence(self._opening.session_id, incarnation=0, epoch=0, turn=0)
-        config = self._host.defaults
-        opening, idle = Life.OPENING.value, TurnState.IDLE.value
-        self._put(SessionCreated(SessionSnapshot(fence, opening, idle, config, Playback())))
+        self._lobby.wait(self._time_out)
 
     async def _take_first(self, command: Command) -> None:
         """Open the session with its first event; what can not begin one leaves the socket open."""
         match command:
             case EventRefused():
-                self._say(command.error, command.event_id)
+                self._lobby.say(command.error, command.event_id)
             case SessionResumeAsked():
                 await self._resume(command)
             case EventAcked():
-                self._say(IllegalNow("this socket has no session yet"), command.event_id)
+                self._lobby.say(IllegalNow("this socket has no session yet"), command.event_id)
             case CloseRequested():
                 self._close(1000, command.reason)
             case SessionConfigured():
@@ -245,34 +168,13 @@ class Connection:
                 self._begin(self._host.defaults).post(command, attachment=self._attachment)
 
     def _configure(self, configured: SessionConfigured) -> None:
-        event_id, profile = configured.event_id, self._host.world.directory.descriptor.profile
-        # Which model runs is the deployment's business; the session says the truth about it.
-        model = self._host.defaults.model
-        config = replace(configured.patch.apply_to(self._host.defaults), model=model)
-        if configured.is_lenient:
-            config = fitted(config, None, profile)
-        refusal = self._refusal(config)
-        if refusal is not None:
-            self._say(refusal, event_id)
-            self._reader = self._host.new_reader(self._opening.habits)  # nothing has begun
+        config = self._lobby.fit(configured)
+        if isinstance(config, ClientError):
+            self._lobby.say(config, configured.event_id)
+            self._reader = self._new_reader()  # nothing has begun
             return
         self._opening = replace(self._opening, is_configured=True)
-        self._begin(config, event_id)
-
-    def _refusal(self, config: SessionConfig) -> ClientError | None:
-        """Say why no session can begin with these settings."""
-        profile = self._host.world.directory.descriptor.profile
-        if config.conflict:
-            return UnsupportedOption(config.conflict, param="session.overlap_policy")
-        if config.tools_fault is not None and profile.tools:
-            return config.tools_fault.error()
-        if config.opening_messages and not profile.messages:
-            return UnsupportedOption(
-                f"{config.model} can not be told what was said before; leave session.input out",
-                code="unsupported_session_input",
-                param="session.input",
-            )
-        return None
+        self._begin(config, configured.event_id)
 
     def _begin(self, config: SessionConfig, event_id: str | None = None) -> SessionActor:
         is_resumable = self._host.is_resumable
@@ -286,42 +188,40 @@ class Connection:
         """Go on with a session that another socket began, if it may be had."""
         actor = self._host.find(asked.session_id)
         if actor is None:
-            self._say(ResumeRefused(REFUSED_TEXT), asked.event_id)
+            self._lobby.say(ResumeRefused(REFUSED_TEXT), asked.event_id)
             return
-        self._stop_timer()  # the client has said what it wants; the answer may take its time
+        # The client has said what it wants; the answer may take its time.
+        self._lobby.stop_waiting()
         self._asked = actor  # should this be cancelled, the session must hear of it
         refusal = await actor.attach(self._attachment, asked)
         self._asked = None
         if refusal is None:
             self._enter(actor)
         else:
-            self._put(refusal)
-            self._start_timer()
+            self._lobby.put(refusal)
+            self._lobby.wait(self._time_out)
 
     def _enter(self, actor: SessionActor) -> None:
         """The socket has a session: what is sent comes from there, after what was said before."""
-        self._stop_timer()
+        self._lobby.stop_waiting()
         self._actor = actor
         self._outbound = actor.outbound
-        self._lobby.finish()
+        self._lobby.outbound.finish()
 
     def _time_out(self) -> None:
-        if self._host.greets:
+        if self._host.kit.greets:
             self._begin(self._host.defaults)
             return
-        limit_s = self._host.world.limits.config_timeout_s
-        self._say(
-            MalformedEvent(
-                f"no {self._host.first_event} came within {limit_s:g} s", code="config_timeout"
-            ),
-            None,
-        )
+        self._lobby.say_time_is_up()
         self._close(1000, "config_timeout")
+
+    def _new_reader(self) -> Reader:
+        return self._host.kit.new_reader(self._opening.habits)
 
     # --- out ----------------------------------------------------------------------------------
 
     async def _run_writer(self) -> None:
-        outbound = self._lobby
+        outbound = self._lobby.outbound
         try:
             while True:
                 item = await outbound.next(self._attachment)
@@ -346,22 +246,14 @@ class Connection:
 
     # --- the end ------------------------------------------------------------------------------
 
-    def _say(self, error: DuplexError, event_id: str | None) -> None:
-        """Say what is wrong while there is no session."""
-        count_error(self._meter, error)
-        self._put(ErrorRaised(error, event_id))
-
-    def _put(self, event: Event) -> None:
-        self._lobby.perform(Emit(event), at_s=self._clock.now())
-
     def _close(self, code: int, reason: str) -> None:
         """End a socket that has no session, or whose session ends with it."""
         self._is_closing = True
-        self._stop_timer()
+        self._lobby.stop_waiting()
         if self._actor is not None:
             self._actor.post(CloseRequested(reason))
         self._outbound.perform(CloseSocket(code, reason), at_s=self._clock.now())
-        self._lobby.finish()
+        self._lobby.outbound.finish()
 
     async def _give_up_when_stuck(self) -> None:
         """Return when the client has not read the last of what it is sent within a time."""
@@ -373,18 +265,11 @@ class Connection:
         await sleep_until(self._clock, self._clock.now() + STUCK_AFTER_S)
 
     def _hang_up(self) -> None:
-        self._stop_timer()
+        self._lobby.stop_waiting()
         self._outbound.leave(self._attachment)
         actor = self._actor or self._asked
         if actor is not None:
             actor.post(SocketLost(self._attachment))
-
-    def _start_timer(self) -> None:
-        self._timer = self._clock.call_at(self._configured_by_s, self._time_out)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
 
 
 def _reason(close: CloseSocket) -> str:

@@ -15,7 +15,7 @@ from session.machine import DuplexSession
 from session.outbox import Outbox
 from session.pacing import Pace
 from session.realtime.facts import ServerFacts
-from session.realtime.opening import ClientHabits, Opening, Reader
+from session.realtime.opening import Opening
 from session.stimuli import OpenRequested
 
 NOBODY: Final = Fence(SessionId(""), 0, 0, 0)
@@ -24,7 +24,7 @@ NOBODY: Final = Fence(SessionId(""), 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class SessionHost:
-    """Implements `serve_app.connection.Host` for one gateway."""
+    """What the connections of one dialect get from their gateway."""
 
     world: World
     defaults: SessionConfig
@@ -32,21 +32,6 @@ class SessionHost:
     ids: IdFactory
     sessions: OpenSessions
     kit: DialectKit = DUPLEX
-
-    @property
-    def greets(self) -> bool:
-        """Whether a client is told of its session before it has said anything."""
-        return self.kit.greets
-
-    @property
-    def autostarts(self) -> bool:
-        """Whether a socket that names a model in its URL needs no first event."""
-        return self.kit.autostarts
-
-    @property
-    def first_event(self) -> str:
-        """The event that opens a session."""
-        return self.kit.first_event
 
     @property
     def is_resumable(self) -> bool:
@@ -60,10 +45,6 @@ class SessionHost:
     def new_opening(self) -> Opening:
         """Name the session that a socket may begin."""
         return Opening(SessionId(self.ids.new("sess")), unix_now_s())
-
-    def new_reader(self, habits: ClientHabits) -> Reader:
-        """Return what reads a socket's frames."""
-        return self.kit.new_reader(habits)
 
     def lobby(self, attachment: AttachmentId, opening: Opening) -> Outbound:
         """Return the way out to a socket that has no session yet."""

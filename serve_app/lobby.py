@@ -1,0 +1,94 @@
+"""A socket that has no session yet: what it is told, and the settings that it may begin with.
+
+Rule 1: nothing here begins a session; the connection does.
+Rule 2: a socket has until one moment to begin a session, however often it waits for that moment.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from serve_app.clock import Timer
+from serve_app.metrics.meter import count_error
+from serve_app.session_host import SessionHost
+from session.config import SessionConfig
+from session.effects import Emit
+from session.errors import ClientError, DuplexError, MalformedEvent, UnsupportedOption
+from session.events import ErrorRaised, Event, SessionCreated
+from session.fence import Fence
+from session.fitting import fitted
+from session.ids import AttachmentId
+from session.lifecycle import Life, TurnState
+from session.model_profile import ModelProfile
+from session.realtime.opening import Opening
+from session.snapshot import Playback, SessionSnapshot
+from session.stimuli import SessionConfigured
+
+
+class Lobby:
+    """Where one socket is until it has a session."""
+
+    def __init__(self, host: SessionHost, attachment: AttachmentId, opening: Opening) -> None:
+        self._host = host
+        self._session_id = opening.session_id
+        self._clock = host.world.clock
+        self.outbound = host.lobby(attachment, opening)
+        self._until_s = self._clock.now() + host.world.limits.config_timeout_s
+        self._timer: Timer | None = None
+
+    def greet(self) -> None:
+        """Tell the client of its session. Its first event opens the stages, with its settings."""
+        fence = Fence(self._session_id, incarnation=0, epoch=0, turn=0)
+        opening, idle = Life.OPENING.value, TurnState.IDLE.value
+        self.put(
+            SessionCreated(SessionSnapshot(fence, opening, idle, self._host.defaults, Playback()))
+        )
+
+    def fit(self, configured: SessionConfigured) -> SessionConfig | ClientError:
+        """Return the settings that a session begins with, or why none can begin with them."""
+        profile = self._host.world.directory.descriptor.profile
+        # Which model runs is the deployment's business; the session says the truth about it.
+        model = self._host.defaults.model
+        config = replace(configured.patch.apply_to(self._host.defaults), model=model)
+        if configured.is_lenient:
+            config = fitted(config, None, profile)
+        return _refusal(config, profile) or config
+
+    def say(self, error: DuplexError, event_id: str | None) -> None:
+        """Say what is wrong while there is no session."""
+        count_error(self._host.world.meter, error)
+        self.put(ErrorRaised(error, event_id))
+
+    def say_time_is_up(self) -> None:
+        """Say that the client had to begin a session and did not."""
+        first_event, limit_s = self._host.kit.first_event, self._host.world.limits.config_timeout_s
+        self.say(
+            MalformedEvent(f"no {first_event} came within {limit_s:g} s", code="config_timeout"),
+            None,
+        )
+
+    def put(self, event: Event) -> None:
+        """Send an event while there is no session."""
+        self.outbound.perform(Emit(event), at_s=self._clock.now())
+
+    def wait(self, call: Callable[[], None]) -> None:
+        """Call when the client's time to begin a session is up."""
+        self._timer = self._clock.call_at(self._until_s, call)
+
+    def stop_waiting(self) -> None:
+        """Give the client all the time it needs."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+def _refusal(config: SessionConfig, profile: ModelProfile) -> ClientError | None:
+    if config.conflict:
+        return UnsupportedOption(config.conflict, param="session.overlap_policy")
+    if config.tools_fault is not None and profile.tools:
+        return config.tools_fault.error()
+    if config.opening_messages and not profile.messages:
+        return UnsupportedOption(
+            f"{config.model} can not be told what was said before; leave session.input out",
+            code="unsupported_session_input",
+            param="session.input",
+        )
+    return None

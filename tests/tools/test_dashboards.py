@@ -16,6 +16,7 @@ from serve_app.metrics import definitions as d
 from serve_app.metrics.definitions import BY_NAME, METRICS
 from serve_app.metrics.metric import Kind, Metric
 from tools.dashboards.alerts import ALERTS, RECORDINGS
+from tools.dashboards.board import Panel
 from tools.dashboards.files import BOARDS, GRAFANA, expressions, generated
 from tools.dashboards.promql import QueryError, observed, quantile, rate, raw, series, value
 
@@ -164,8 +165,10 @@ def test_a_dashboard_is_as_grafana_wants_it(file: Path) -> None:
     (variable,) = tree["templating"]["list"]
     assert (variable["name"], variable["type"]) == ("datasource", "datasource")
     assert variable["query"] == "prometheus"
-    assert tree["schemaVersion"] >= 36
-    assert len({panel["id"] for panel in panels}) == len(panels)
+    assert tree["schemaVersion"] == 39  # of Grafana 10
+    ids = [panel["id"] for panel in panels]
+    assert len(set(ids)) == len(ids)
+    assert all(isinstance(one, int) and one > 0 for one in ids)
     assert all(panel["title"] and panel["description"] for panel in panels)
     assert [panel["title"] for panel in panels if panel_faults(panel)] == []
     for one, other in combinations(panels, 2):
@@ -174,22 +177,59 @@ def test_a_dashboard_is_as_grafana_wants_it(file: Path) -> None:
 
 def panel_faults(panel: dict[str, Any]) -> list[str]:
     place = panel["gridPos"]
-    found = ["place"] * (not (place["x"] >= 0 and place["x"] + place["w"] <= 24 and place["h"]))
-    if panel["type"] in {"row", "text"}:
-        return found
+    is_within = min(place["x"], place["y"]) >= 0 and place["x"] + place["w"] <= 24
+    found = ["place"] * (not (is_within and min(place["w"], place["h"]) > 0))
+    if panel["type"] == "row":
+        is_line = (place["x"], place["w"], place["h"]) == (0, 24, 1)
+        return found + ["row"] * (not is_line or panel["collapsed"] or panel["panels"] != [])
+    if panel["type"] == "text":
+        return found + ["text"] * (not panel["options"]["content"])
     steps = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
+    drawn = panel["fieldConfig"]["defaults"]["custom"]["thresholdsStyle"]["mode"]
     source = {"type": "prometheus", "uid": "${datasource}"}
     targets = panel["targets"]
     sources = [panel["datasource"], *(target["datasource"] for target in targets)]
     checks = {
+        "type": panel["type"] == "timeseries",
         "unit": panel["fieldConfig"]["defaults"]["unit"] in UNITS,
-        "thresholds": steps[0]["value"] is None
-        and all(step["value"] is not None for step in steps[1:]),
+        "thresholds": steps[0]["value"] is None and (drawn == "line") == (len(steps) == 2),
+        "limit": all(isinstance(step["value"], (int, float)) for step in steps[1:]),
+        "colours": {step["color"] for step in steps} <= {"green", "red"},
         "source": all(one == source for one in sources),
         "targets": targets and len({target["refId"] for target in targets}) == len(targets),
         "legends": all(target["legendFormat"] for target in targets),
     }
     return found + [name for name, is_good in checks.items() if not is_good]
+
+
+BROKEN: list[tuple[str, tuple[str | int, ...], Any]] = [
+    ("place", ("gridPos", "x"), 20),
+    ("place", ("gridPos", "h"), 0),
+    ("type", ("type",), "graph"),
+    ("unit", ("fieldConfig", "defaults", "unit"), "seconds"),
+    ("thresholds", ("fieldConfig", "defaults", "thresholds", "steps", 0, "value"), 0),
+    ("thresholds", ("fieldConfig", "defaults", "custom", "thresholdsStyle", "mode"), "off"),
+    ("limit", ("fieldConfig", "defaults", "thresholds", "steps", 1, "value"), None),
+    ("colours", ("fieldConfig", "defaults", "thresholds", "steps", 1, "color"), "bad"),
+    ("source", ("datasource", "uid"), "prometheus"),
+    ("source", ("targets", 0, "datasource", "uid"), "prometheus"),
+    ("targets", ("targets", 1, "refId"), "A"),
+    ("legends", ("targets", 1, "legendFormat"), ""),
+]
+
+
+@pytest.mark.parametrize(("fault", "path", "wrong"), BROKEN)
+def test_a_panel_that_grafana_would_not_draw_is_found(
+    fault: str, path: tuple[str | int, ...], wrong: Any
+) -> None:
+    tree = json.loads((ROOT / GRAFANA / "overview.json").read_text())
+    [panel] = [one for one in tree["panels"] if one["title"] == "Lag behind the user"]
+    assert panel_faults(panel) == []
+    part: Any = panel
+    for key in path[:-1]:
+        part = part[key]
+    part[path[-1]] = wrong
+    assert fault in panel_faults(panel)
 
 
 def overlap(one: dict[str, int], other: dict[str, int]) -> bool:
@@ -199,6 +239,15 @@ def overlap(one: dict[str, int], other: dict[str, int]) -> bool:
         and one["y"] < other["y"] + other["h"]
         and other["y"] < one["y"] + one["h"]
     )
+
+
+def test_a_graph_that_several_dashboards_show_is_one_panel() -> None:
+    drawn: dict[tuple[str, ...], Panel] = {}
+    for board in BOARDS:
+        for panel in (panel for row in board.rows for panel in row.panels):
+            if isinstance(panel, Panel):
+                exprs = tuple(query.expr for query in panel.queries)
+                assert drawn.setdefault(exprs, panel) is panel, (board.uid, panel.title)
 
 
 def test_the_overview_has_eight_rows() -> None:

@@ -35,7 +35,6 @@ class Panel:
     """From here on it is red."""
     bad_below: bool = False
     """Red is what is below `bad`, not what is above."""
-    width: int = 8
     stacked: bool = False
 
 
@@ -46,7 +45,6 @@ class Note:
     title: str
     description: str
     text: str
-    width: int = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +53,8 @@ class Row:
 
     title: str
     panels: tuple[Panel | Note, ...]
+    width: int = 8
+    """Of each panel, in columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,12 +132,12 @@ def _placed(rows: tuple[Row, ...]) -> Iterator[dict[str, Any]]:
         }
         top, left = top + 1, 0
         for panel in row.panels:
-            if left + panel.width > COLUMNS:
+            if left + row.width > COLUMNS:
                 top, left = top + HEIGHT, 0
             number += 1
-            place = {"x": left, "y": top, "w": panel.width, "h": HEIGHT}
+            place = {"x": left, "y": top, "w": row.width, "h": HEIGHT}
             yield {"id": number, "gridPos": place, **_panel(panel)}
-            left += panel.width
+            left += row.width
         top += HEIGHT
 
 

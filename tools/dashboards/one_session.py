@@ -3,9 +3,9 @@
 from typing import Final
 
 from serve_app.metrics import definitions as d
-from tools.dashboards import targets
+from tools.dashboards import panels
 from tools.dashboards.board import Board, Note, Panel, Row
-from tools.dashboards.curves import growth, level, quantiles, slow_end
+from tools.dashboards.curves import growth, quantiles
 
 LIMITS: Final = """\
 **No metric names a session**: every label has a closed set of values, or each conversation would
@@ -29,13 +29,7 @@ SESSION: Final = Board(
                     description="Metrics have no label for a session.",
                     text=LIMITS,
                 ),
-                Panel(
-                    title="Sessions",
-                    description="How many sessions the graphs here are of.",
-                    unit="short",
-                    queries=level(d.OPEN_SESSIONS, "state"),
-                    stacked=True,
-                ),
+                panels.SESSIONS,
                 Panel(
                     title="Time to open",
                     description="From a session's first event to its stages being open.",
@@ -48,12 +42,7 @@ SESSION: Final = Board(
                     unit="s",
                     queries=quantiles(d.SESSION_DURATION),
                 ),
-                Panel(
-                    title="Ends",
-                    description="Sessions that are over, by why.",
-                    unit="ops",
-                    queries=growth(d.SESSIONS_ENDED, "reason"),
-                ),
+                panels.SESSIONS_ENDED,
                 Panel(
                     title="Socket lost, and back",
                     description="Attempts to go on over another socket, by result.",
@@ -65,40 +54,11 @@ SESSION: Final = Board(
         Row(
             "Being heard",
             (
-                Panel(
-                    title="Sound in and out",
-                    description="Seconds of sound a second. An unbroken stream has 1 in for each "
-                    "session.",
-                    unit="short",
-                    queries=growth(d.AUDIO_SECONDS, "direction"),
-                ),
-                Panel(
-                    title="Time between units",
-                    description="In sessions whose model hears without pause: one unit's length "
-                    "when all is well.",
-                    unit="s",
-                    queries=quantiles(d.UNIT_GAP),
-                ),
-                Panel(
-                    title="Lag behind the user",
-                    description="Sound that waits behind a unit.",
-                    unit="s",
-                    queries=quantiles(d.UNIT_LAG),
-                    bad=targets.UNIT_LAG_P95_S,
-                ),
-                Panel(
-                    title="Slowest session by the mean",
-                    description="Far above 1: one session waits while others do not.",
-                    unit="short",
-                    queries=level(d.LAG_RATIO),
-                    bad=targets.LAG_RATIO,
-                ),
-                Panel(
-                    title="Decisions",
-                    description="Units by what the model decided, and what it was fed.",
-                    unit="ops",
-                    queries=growth(d.UNITS, "outcome", "fed"),
-                ),
+                panels.SOUND,
+                panels.UNIT_GAP,
+                panels.UNIT_LAG,
+                panels.SLOWEST,
+                panels.DECISIONS,
                 Panel(
                     title="Errors it is sent",
                     description="`error` events by class.",
@@ -116,14 +76,7 @@ SESSION: Final = Board(
                     unit="s",
                     queries=quantiles(d.FIRST_AUDIO, {"since": "commit"}),
                 ),
-                Panel(
-                    title="Speech end to first sound",
-                    description="From the end of the user's speech, as the voice detection found "
-                    "it, to the first sound.",
-                    unit="s",
-                    queries=quantiles(d.FIRST_AUDIO, {"since": "speech_end"}),
-                    bad=targets.FIRST_AUDIO_P95_S,
-                ),
+                panels.FIRST_AUDIO,
                 Panel(
                     title="Spoken answers",
                     description="Answers with sound, by whether a client that plays at once had "
@@ -131,25 +84,9 @@ SESSION: Final = Board(
                     unit="ops",
                     queries=growth(d.SPOKEN, "playback"),
                 ),
-                Panel(
-                    title="Answers",
-                    description="Answers that have ended, by how and why.",
-                    unit="ops",
-                    queries=growth(d.RESPONSES, "status", "reason"),
-                ),
-                Panel(
-                    title="Interruptions",
-                    description="Time to stop an answer, p95, by who interrupted.",
-                    unit="s",
-                    queries=slow_end(d.BARGE_IN_STOP, "by"),
-                    bad=targets.BARGE_IN_STOP_P95_S,
-                ),
-                Panel(
-                    title="Acknowledgement behind playback",
-                    description="How far acknowledged positions are behind what was played.",
-                    unit="s",
-                    queries=quantiles(d.ACK_LAG),
-                ),
+                panels.ANSWERS,
+                panels.BARGE_IN_STOP,
+                panels.ACK_LAG,
             ),
         ),
     ),

@@ -3,9 +3,9 @@
 from typing import Final
 
 from serve_app.metrics import definitions as d
-from tools.dashboards import ratios, targets
+from tools.dashboards import panels, ratios, targets
 from tools.dashboards.board import Board, Note, Panel, Query, Row
-from tools.dashboards.curves import growth, level, quantiles, slow_end
+from tools.dashboards.curves import growth, level, slow_end
 from tools.dashboards.promql import WINDOW, rate, series, value
 
 PER_STAGE: Final = "{{stage}}"
@@ -13,14 +13,7 @@ PER_STAGE: Final = "{{stage}}"
 ADMISSION: Final = Row(
     "Admission",
     (
-        Panel(
-            title="Sessions",
-            description="Sessions by where they are. Detached ones wait for their client.",
-            unit="short",
-            queries=level(d.OPEN_SESSIONS, "state"),
-            stacked=True,
-            width=6,
-        ),
+        panels.SESSIONS,
         Panel(
             title="Free slots",
             description="Share of each stage's slots that is free. At zero new sessions are "
@@ -29,7 +22,6 @@ ADMISSION: Final = Row(
             queries=(Query(ratios.free_slots(), PER_STAGE),),
             bad=targets.FREE_SLOTS,
             bad_below=True,
-            width=6,
         ),
         Panel(
             title="Sessions begun and refused",
@@ -39,16 +31,10 @@ ADMISSION: Final = Row(
                 Query(rate(series(d.SESSIONS_BEGUN)), "begun"),
                 Query(rate(series(d.SESSIONS_REFUSED), ("reason",)), "refused: {{reason}}"),
             ),
-            width=6,
         ),
-        Panel(
-            title="Sessions ended",
-            description="Sessions that are over, by why.",
-            unit="ops",
-            queries=growth(d.SESSIONS_ENDED, "reason"),
-            width=6,
-        ),
+        panels.SESSIONS_ENDED,
     ),
+    width=6,
 )
 UNIT_LOOP: Final = Row(
     "Unit loop",
@@ -59,7 +45,6 @@ UNIT_LOOP: Final = Row(
             "first chunk of speech.",
             unit="s",
             queries=slow_end(d.UNIT_SECONDS, "stage", where={"part": "total"}),
-            width=6,
         ),
         Panel(
             title="Deadline misses",
@@ -67,26 +52,17 @@ UNIT_LOOP: Final = Row(
             unit="percentunit",
             queries=(Query(ratios.deadline_misses(WINDOW).ratio, PER_STAGE),),
             bad=targets.DEADLINE_MISSES,
-            width=6,
         ),
-        Panel(
-            title="Lag behind the user",
-            description="Sound that waits behind a unit, in sessions whose model hears without "
-            "pause.",
-            unit="s",
-            queries=quantiles(d.UNIT_LAG),
-            bad=targets.UNIT_LAG_P95_S,
-            width=6,
-        ),
+        panels.UNIT_LAG,
         Panel(
             title="Gateway's own share, p95",
             description="Time in the gateway itself, and how late its event loop is.",
             unit="s",
             queries=slow_end(d.GATEWAY_SECONDS, "part"),
             bad=targets.LOOP_DELAY_P99_S,
-            width=6,
         ),
     ),
+    width=6,
 )
 DECISIONS: Final = Row(
     "Listening and speaking",
@@ -97,53 +73,24 @@ DECISIONS: Final = Row(
             unit="ops",
             queries=growth(d.UNITS, "outcome"),
             stacked=True,
-            width=6,
         ),
-        Panel(
-            title="Answers",
-            description="Answers that have ended, by how and why.",
-            unit="ops",
-            queries=growth(d.RESPONSES, "status", "reason"),
-            width=6,
-        ),
-        Panel(
-            title="Barge-in to stop, p95",
-            description="From the user's first sound, or the client's event, to the event that "
-            "cancels the answer.",
-            unit="s",
-            queries=slow_end(d.BARGE_IN_STOP, "by"),
-            bad=targets.BARGE_IN_STOP_P95_S,
-            width=6,
-        ),
+        panels.ANSWERS,
+        panels.BARGE_IN_STOP,
         Panel(
             title="Overlaps",
             description="Rulings on sound that came during an answer. `short_ack` and "
             "`silence_or_noise` did not mean to interrupt.",
             unit="ops",
             queries=growth(d.OVERLAPPED, "action", "reason"),
-            width=6,
         ),
     ),
+    width=6,
 )
 AUDIO_OUT: Final = Row(
     "Audio out",
     (
-        Panel(
-            title="Speech end to first sound",
-            description="From the end of the user's speech to the first sound of the answer. "
-            f"The promise: p50 within {targets.FIRST_AUDIO_P50_S:g} s, "
-            f"p95 within {targets.FIRST_AUDIO_P95_S:g} s.",
-            unit="s",
-            queries=quantiles(d.FIRST_AUDIO, {"since": "speech_end"}),
-            bad=targets.FIRST_AUDIO_P95_S,
-        ),
-        Panel(
-            title="Speech, time taken by time it lasts",
-            description="Above 1 playback runs dry.",
-            unit="short",
-            queries=quantiles(d.SPEECH_FACTOR),
-            bad=targets.SPEECH_FACTOR,
-        ),
+        panels.FIRST_AUDIO,
+        panels.SPEECH_FACTOR,
         Panel(
             title="Answers with a gap",
             description="Share of spoken answers for which a client that plays at once had to "
@@ -158,13 +105,7 @@ AUDIO_OUT: Final = Row(
             unit="s",
             queries=growth(d.UNDERRUN),
         ),
-        Panel(
-            title="Acknowledgement behind playback",
-            description="How far acknowledged positions are behind what a client that plays at "
-            "once has played.",
-            unit="s",
-            queries=quantiles(d.ACK_LAG),
-        ),
+        panels.ACK_LAG,
         Panel(
             title="Output that waits",
             description="Output that clients have not read yet.",
@@ -237,7 +178,6 @@ ENGINES: Final = Row(
             queries=level(d.ENGINE_UP, "stage"),
             bad=1,
             bad_below=True,
-            width=6,
         ),
         Panel(
             title="Memory used",
@@ -246,7 +186,6 @@ ENGINES: Final = Row(
             unit="percentunit",
             queries=(Query(ratios.kv_used(), PER_STAGE),),
             bad=targets.KV_USED,
-            width=6,
         ),
         Panel(
             title="Newest start",
@@ -257,7 +196,6 @@ ENGINES: Final = Row(
                 Query(f"{query.expr} * 1000", query.legend)
                 for query in level(d.ENGINE_STARTED, "stage")
             ),
-            width=6,
         ),
         Panel(
             title="Leases",
@@ -268,21 +206,14 @@ ENGINES: Final = Row(
                 Query(rate(series(d.LEASES_ENDED), ("stage", "reason")), "{{stage}} {{reason}}"),
                 Query(rate(series(d.LEASES_REFUSED), ("stage",)), "{{stage}} refused"),
             ),
-            width=6,
         ),
     ),
+    width=6,
 )
 FAIRNESS: Final = Row(
     "Fairness",
     (
-        Panel(
-            title="Slowest session by the mean",
-            description="Mean unit time of the slowest session by that of all, over a minute.",
-            unit="short",
-            queries=level(d.LAG_RATIO),
-            bad=targets.LAG_RATIO,
-            width=12,
-        ),
+        panels.SLOWEST,
         Panel(
             title="Jain's index",
             description="1 when all sessions wait alike, 1/n when one of n does all the waiting.",
@@ -290,9 +221,9 @@ FAIRNESS: Final = Row(
             queries=level(d.JAIN),
             bad=targets.JAIN,
             bad_below=True,
-            width=12,
         ),
     ),
+    width=12,
 )
 COST: Final = Row(
     "Cost",
@@ -303,12 +234,7 @@ COST: Final = Row(
             unit="short",
             queries=growth(d.SESSION_SECONDS),
         ),
-        Panel(
-            title="Sound in and out",
-            description="Seconds of sound taken in and given out, a second.",
-            unit="short",
-            queries=growth(d.AUDIO_SECONDS, "direction"),
-        ),
+        panels.SOUND,
         Note(
             title="What is not here",
             description="What operators may look for and these metrics have not.",

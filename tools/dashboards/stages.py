@@ -4,7 +4,7 @@ from typing import Final
 
 from serve_app.metrics import definitions as d
 from serve_app.metrics.label_values import STAGES
-from tools.dashboards import targets
+from tools.dashboards import panels, targets
 from tools.dashboards.board import Board, Panel, Query, Row
 from tools.dashboards.curves import growth, level, quantiles, slow_end
 from tools.dashboards.promql import WINDOW, increase, observed, series, value
@@ -36,7 +36,6 @@ def _engines(stage: str) -> Row:
                 queries=level(d.ENGINE_UP, where=here),
                 bad=1,
                 bad_below=True,
-                width=6,
             ),
             Panel(
                 title="Slots",
@@ -46,7 +45,6 @@ def _engines(stage: str) -> Row:
                     *level(d.STAGE_SLOTS, "state", where=here),
                     Query(value(series(d.STAGE_LIMIT, here)), "limit"),
                 ),
-                width=6,
             ),
             Panel(
                 title="Memory, in positions",
@@ -54,16 +52,15 @@ def _engines(stage: str) -> Row:
                 "Zero where the model has no such memory.",
                 unit="short",
                 queries=level(d.KV_TOKENS, "state", where=here),
-                width=6,
             ),
             Panel(
                 title="Leases that ended",
                 description="By why. `given_back` and `expired` are gateways that died or hung.",
                 unit="ops",
                 queries=growth(d.LEASES_ENDED, "reason", where=here),
-                width=6,
             ),
         ),
+        width=6,
     )
 
 
@@ -100,25 +97,9 @@ def _units(stage: str) -> Row:
 HEARING: Final = Row(
     "Hearing",
     (
-        Panel(
-            title="Decisions",
-            description="Units by what the model decided, and what it was fed.",
-            unit="ops",
-            queries=growth(d.UNITS, "outcome", "fed"),
-        ),
-        Panel(
-            title="Time between units",
-            description="In sessions whose model hears without pause.",
-            unit="s",
-            queries=quantiles(d.UNIT_GAP),
-        ),
-        Panel(
-            title="Lag behind the user",
-            description="Sound that waits behind a unit in such sessions.",
-            unit="s",
-            queries=quantiles(d.UNIT_LAG),
-            bad=targets.UNIT_LAG_P95_S,
-        ),
+        panels.DECISIONS,
+        panels.UNIT_GAP,
+        panels.UNIT_LAG,
     ),
 )
 SPEECH: Final = Row(
@@ -130,14 +111,7 @@ SPEECH: Final = Row(
             unit="short",
             queries=growth(d.STAGE1_AUDIO),
         ),
-        Panel(
-            title="Speech, time taken by time it lasts",
-            description="Of whole units of speech, as the gateway sees it. Above 1 playback runs "
-            "dry.",
-            unit="short",
-            queries=quantiles(d.SPEECH_FACTOR),
-            bad=targets.SPEECH_FACTOR,
-        ),
+        panels.SPEECH_FACTOR,
         Panel(
             title="Chunk, time taken by time it lasts",
             description=f"Of single chunks, in the engine. {ONE_MODEL}",

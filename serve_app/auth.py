@@ -1,12 +1,14 @@
 """Who may come in: keys, client secrets and a page's origin. Decided before a socket opens.
 
 Rule 1: a key is compared with every known key in constant time.
-Rule 2: keys in a file may change while the service runs; a file that can not be read changes
-        nothing.
+Rule 2: keys in a file may change while the service runs; a file that can not be read, or has a
+        wrong line, changes nothing. At the start a wrong line is a fault.
 Rule 3: without any key nobody comes in, unless only this machine can reach the service
         (`allow_unauthenticated`).
 Rule 4: a client secret opens sockets and nothing else. One that is unknown or has expired is
         refused also where no key is asked for: its session would not be the one it stands for.
+Rule 5: who comes in has a name (`Principal`), that of its key or of the key that made its secret.
+        Without a key in force that has it, nobody has that name.
 """
 
 import hmac
@@ -19,6 +21,15 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from serve_app.client_secrets import SECRET_PREFIX, ClientSecret, ClientSecrets
+from serve_app.key_file import (
+    ANYONE,
+    ApiKey,
+    KeyFileError,
+    Principal,
+    QuotaPatch,
+    nameless,
+    read_keys,
+)
 from session.config import ConfigPatch
 
 log = logging.getLogger(__name__)
@@ -43,6 +54,7 @@ class Refusal:
 class Admitted:
     """Who came in."""
 
+    principal: Principal
     secret: ClientSecret | None = None
     """The client secret that was shown; None: an API key, or nothing where none is asked for."""
 
@@ -53,32 +65,57 @@ class Admitted:
 
 
 class KeyRing:
-    """The API keys in force: those given at the start and those in a file, one a line."""
+    """The API keys in force: those given at the start and those in a file (`serve_app.key_file`).
+
+    Raises KeyFileError when the file is there and has a wrong line at the start.
+    """
 
     def __init__(self, given: Iterable[str] = (), file: Path | None = None) -> None:
-        self._given = tuple(key.strip() for key in given if key.strip())
+        self._given = tuple(nameless(key.strip()) for key in given if key.strip())
         self._file = file
-        self._from_file: tuple[str, ...] = ()
+        self._from_file: tuple[ApiKey, ...] = ()
         self._read_at: tuple[int, int] | None = None
+        self._refresh()
 
     @property
     def is_empty(self) -> bool:
         """Whether there is no key at all."""
-        self._refresh()
-        return not (self._given or self._from_file)
+        return not self._keys()
+
+    def owner(self, presented: str) -> Principal | None:
+        """Return whose key `presented` is; None when it is none of the keys."""
+        candidate = presented.encode()
+        # Every key is compared, so that the time taken says nothing about which one came close.
+        owners = [
+            key.principal
+            for key in self._keys()
+            if hmac.compare_digest(candidate, key.value.encode())
+        ]
+        return owners[0] if owners else None
 
     def holds(self, presented: str) -> bool:
         """Whether `presented` is one of the keys."""
-        self._refresh()
-        candidate = presented.encode()
-        # Every key is compared, so that the time taken says nothing about which one came close.
-        matches = [
-            hmac.compare_digest(candidate, key.encode()) for key in self._given + self._from_file
-        ]
-        return any(matches)
+        return self.owner(presented) is not None
+
+    def knows(self, principal: Principal) -> bool:
+        """Whether a key of this owner is in force."""
+        return any(key.principal == principal for key in self._keys())
+
+    def terms(self, principal: Principal) -> QuotaPatch:
+        """Return what is set for an owner, by whichever of its keys."""
+        own = (key.terms.changes for key in self._keys() if key.principal == principal)
+        return QuotaPatch(tuple(change for changes in own for change in changes))
+
+    def _keys(self) -> tuple[ApiKey, ...]:
+        """Return the keys; first those of the file, where a key may have a name."""
+        try:
+            self._refresh()
+        except KeyFileError as error:
+            log.error("%s: %s; the API keys stay as they are", self._file, error)
+        return self._from_file + self._given
 
     def _refresh(self) -> None:
-        """Read the file again when it has changed."""
+        """Read the file again when it has changed; raises KeyFileError, once for each change."""
         if self._file is None:
             return
         try:
@@ -86,14 +123,12 @@ class KeyRing:
             stamp = (stat.st_mtime_ns, stat.st_size)
             if stamp == self._read_at:
                 return
-            lines = self._file.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
+            written = self._file.read_bytes()
+        except OSError as error:
             log.warning("the API key file can not be read, the keys stay as they are: %s", error)
             return
         self._read_at = stamp
-        self._from_file = tuple(
-            line.strip() for line in lines if line.strip() and not line.startswith("#")
-        )
+        self._from_file = read_keys(written)
 
 
 class Doorkeeper:
@@ -128,16 +163,22 @@ class Doorkeeper:
 
     def refuse(self, headers: Mapping[str, str]) -> Refusal | None:
         """Judge a request that needs a key. `headers` has lower-case names."""
+        who = self.who(headers)
+        return who if isinstance(who, Refusal) else None
+
+    def who(self, headers: Mapping[str, str]) -> Principal | Refusal:
+        """Say whose key a request has; `anyone` where none is asked for."""
         refusal = self.refuse_public()
         if refusal is not None:
             return refusal
         presented = presented_key(headers)
-        if presented is not None and self._keys.holds(presented):
-            return None
+        owner = None if presented is None else self._keys.owner(presented)
+        if owner is not None:
+            return owner
         if presented is not None and presented.startswith(SECRET_PREFIX):
             return Refusal(401, "A client secret only opens WebSockets; send an API key.")
         if self._keys.is_empty:
-            return None
+            return ANYONE
         if presented is None:
             return Refusal(401, "Send an API key: 'Authorization: Bearer KEY'.")
         return Refusal(401, "This API key is not known here.")
@@ -159,14 +200,20 @@ class Doorkeeper:
         if refusal is not None:
             return refusal
         presented = presented_key(headers)
-        if presented is None or not presented.startswith(SECRET_PREFIX):
-            return self.refuse(headers) or Admitted()
-        if self._keys.holds(presented):
-            return Admitted()
+        is_secret = presented is not None and presented.startswith(SECRET_PREFIX)
+        if presented is None or not is_secret or self._keys.holds(presented):
+            who = self.who(headers)
+            return who if isinstance(who, Refusal) else Admitted(who)
         secret = self._secrets.find(presented, now_unix_s=now_unix_s)
         if secret is None:
             return Refusal(401, "This client secret is not known here, or it has expired.")
-        return Admitted(secret)
+        if not self._is_in_force(secret.principal):
+            return Refusal(401, "The API key that made this client secret is no longer in force.")
+        return Admitted(secret.principal, secret)
+
+    def _is_in_force(self, principal: Principal) -> bool:
+        """Whether a client of this name could come in with a key, or without one."""
+        return self._keys.is_empty if principal == ANYONE else self._keys.knows(principal)
 
     def _is_allowed(self, origin: str, host: str) -> bool:
         if origin.rstrip("/") in self._allowed_origins:

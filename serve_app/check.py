@@ -22,6 +22,7 @@ from ray.serve.schema import (
 from serve_app.auth import KeyRing
 from serve_app.check_scaling import scaling_faults, target_faults
 from serve_app.exposure import is_loopback
+from serve_app.key_file import KeyFileError
 from serve_app.settings import (
     API_KEYS_VARIABLE,
     AppArgs,
@@ -127,8 +128,12 @@ def _check_exposure(
 ) -> Iterator[Fault]:
     """Refuse a service that others can reach and nobody needs a key for."""
     file = args.auth.api_keys_file
-    # A file that is not there may still come, such as a secret mounted where the service runs.
-    has_file = file is not None and (not file.exists() or not KeyRing(file=file).is_empty)
+    try:
+        # A file that is not there may still come, such as a secret mounted where the service runs.
+        has_file = file is not None and (not file.exists() or not KeyRing(file=file).is_empty)
+    except KeyFileError as error:
+        yield Fault(f"{path}.auth.api_keys_file", f"{file}: {error}")
+        return
     if file is not None and not has_file:
         yield Fault(f"{path}.auth.api_keys_file", f"{file} has no key in it, or can not be read")
     host = schema.http_options.host

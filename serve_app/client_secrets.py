@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final
 
+from serve_app.key_file import Principal
 from session.config import ConfigPatch
 from session.errors import LimitError
 
@@ -29,6 +30,8 @@ class ClientSecret:
     """What a secret is good for."""
 
     expires_unix_s: int
+    principal: Principal
+    """Whose key made it; its sessions are that client's."""
     settings: ConfigPatch
     """What its sessions start with, where that is not the server's default."""
 

@@ -41,7 +41,7 @@ class HttpDoor:
             await self._app(scope, receive, send)
             return
         self._meter.count(DOOR_REFUSALS, "http", str(refusal.status))
-        await _response(refusal)(scope, receive, send)
+        await refusal_response(refusal)(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> Refusal | None:
         path, headers = scope["path"], Headers(scope=scope)
@@ -65,12 +65,13 @@ async def refuse_socket(socket: WebSocket, refusal: Refusal) -> None:
     # Consume the connect event: a proxy may not pass an answer on before it.
     await socket.receive()
     if "websocket.http.response" in socket.scope.get("extensions", {}):
-        await socket.send_denial_response(_response(refusal))
+        await socket.send_denial_response(refusal_response(refusal))
     else:
         await socket.close()  # the server answers 403 by itself
 
 
-def _response(refusal: Refusal) -> JSONResponse:
+def refusal_response(refusal: Refusal) -> JSONResponse:
+    """Return a refusal as an HTTP answer."""
     code = _CODES.get(refusal.status, "forbidden")
     error = {"type": "invalid_request_error", "code": code, "message": refusal.message}
     headers = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else None

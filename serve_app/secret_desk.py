@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from serve_app.client_secrets import SECRET_PREFIX, ClientSecret, ClientSecrets
+from serve_app.key_file import Principal
 from session.config import ConfigPatch, SessionConfig, openai_config
 from session.errors import MalformedEvent, UnsupportedOption
 from session.fence import Fence
@@ -41,6 +42,7 @@ class SecretRequest:
 
 def make_secret(
     body: bytes,
+    principal: Principal,
     *,
     secrets: ClientSecrets,
     model: Descriptor,
@@ -50,7 +52,7 @@ def make_secret(
     """Put a new secret in force and return the answer; raise ClientError or LimitError."""
     asked = read_request(body)
     settings, config = _read_settings(asked.session or {}, model)
-    secret = ClientSecret(now_unix_s + asked.lifetime_s, settings)
+    secret = ClientSecret(now_unix_s + asked.lifetime_s, principal, settings)
     value = SECRET_PREFIX + ids.token()
     secrets.add(value, secret, size_bytes=len(body), now_unix_s=now_unix_s)
     session = _shown(config, SessionId(ids.new("sess")))

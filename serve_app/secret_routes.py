@@ -6,8 +6,10 @@ from typing import Final, Protocol
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
+from serve_app.auth import Doorkeeper, Refusal
 from serve_app.client_secrets import ClientSecrets
 from serve_app.clock import unix_now_s
+from serve_app.door import refusal_response
 from serve_app.http_errors import TOO_LARGE, error_response
 from serve_app.ports import StageDirectory
 from serve_app.secret_desk import make_secret
@@ -37,6 +39,11 @@ class SecretPlace(Protocol):
         ...
 
     @property
+    def door(self) -> Doorkeeper:
+        """Knows whose key a request has."""
+        ...
+
+    @property
     def ids(self) -> IdFactory:
         """Makes values and ids."""
         ...
@@ -51,10 +58,14 @@ def add_routes(api: FastAPI, gateway: SecretPlace) -> None:
 
     @api.post(SECRETS_PATH)
     async def create(request: Request) -> JSONResponse:
+        who = gateway.door.who(request.headers)
+        if isinstance(who, Refusal):  # the key was let in a moment ago, and is gone
+            return refusal_response(who)
         try:
             body = await _read(request)
             made = make_secret(
                 body,
+                who,
                 secrets=gateway.secrets,
                 model=(await gateway.directory()).descriptor,
                 ids=gateway.ids,

@@ -78,7 +78,8 @@ class AuthArgs(_Settings):
     """Who may come in."""
 
     api_keys_file: Path | None = Field(default=None, strict=False)
-    """File with one API key a line; read again when it changes."""
+    """File with one API key a line, and after it perhaps the client's name and bounds of its own:
+    `KEY name=alice max_sessions=4 max_opens_per_minute=30`. Read again when it changes."""
 
 
 class GatewayArgs(_Settings):

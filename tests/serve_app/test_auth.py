@@ -1,6 +1,8 @@
 """Who may come in, decided before a socket opens."""
 
+import logging
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,17 +17,23 @@ from serve_app.auth import (
     selected_protocol,
 )
 from serve_app.client_secrets import ClientSecret, ClientSecrets
+from serve_app.key_file import ANYONE, KeyFileError, Principal, QuotaPatch
 from session.config import ConfigPatch
 
 BEARER = {"authorization": "Bearer right"}
 
 
-SECRET = ClientSecret(expires_unix_s=110, settings=ConfigPatch((("voice", "alto"),)))
+RIGHT = Principal("key_27042f4e")
+"""Who has the key `right`; the digits are of its SHA-256."""
+VOICE = ConfigPatch((("voice", "alto"),))
+SECRET = ClientSecret(expires_unix_s=110, principal=RIGHT, settings=VOICE)
 
 
-def door(*keys: str, allow: bool = False, origins: tuple[str, ...] = ()) -> Doorkeeper:
+def door(
+    *keys: str, allow: bool = False, origins: tuple[str, ...] = (), secret: ClientSecret = SECRET
+) -> Doorkeeper:
     secrets = ClientSecrets(b"key")
-    secrets.add("ek_good", SECRET, size_bytes=1, now_unix_s=100)
+    secrets.add("ek_good", secret, size_bytes=1, now_unix_s=100)
     return Doorkeeper(
         KeyRing(keys), secrets=secrets, allow_unauthenticated=allow, allowed_origins=origins
     )
@@ -127,12 +135,29 @@ SHOWN = [
 
 
 @pytest.mark.parametrize("headers", SHOWN)
-@pytest.mark.parametrize("service", [door("right"), door(allow=True)], ids=["keys", "open"])
+@pytest.mark.parametrize("who", [RIGHT, ANYONE], ids=["keys", "open"])
 def test_a_client_secret_opens_sockets_until_it_expires(
-    headers: dict[str, str], service: Doorkeeper
+    headers: dict[str, str], who: Principal
 ) -> None:
-    assert service.admit_socket(headers, now_unix_s=109) == Admitted(SECRET)
+    secret = replace(SECRET, principal=who)
+    keys = () if who == ANYONE else ("right",)
+    service = door(*keys, allow=True, secret=secret)
+    assert service.admit_socket(headers, now_unix_s=109) == Admitted(who, secret)
     assert status(service, headers, 110) == 401
+
+
+@pytest.mark.parametrize(
+    ("who", "keys"),
+    [(RIGHT, ("other",)), (RIGHT, ()), (ANYONE, ("right",))],
+    ids=["its key was replaced", "there are no keys any more", "keys are asked for now"],
+)
+def test_a_client_secret_ends_with_the_key_that_made_it(
+    who: Principal, keys: tuple[str, ...]
+) -> None:
+    service = door(*keys, allow=True, secret=replace(SECRET, principal=who))
+    refusal = service.admit_socket(SHOWN[0], now_unix_s=100)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.status, "no longer in force" in refusal.message) == (401, True)
 
 
 def test_a_client_secret_opens_nothing_where_nobody_comes_in() -> None:
@@ -157,13 +182,14 @@ def test_an_api_key_may_look_like_a_secret() -> None:
     service = door("ek_operators_own")
     headers = {"authorization": "Bearer ek_operators_own"}
     assert service.refuse(headers) is None
-    assert service.admit_socket(headers, now_unix_s=100) == Admitted()
+    assert isinstance(service.admit_socket(headers, now_unix_s=100), Admitted)
 
 
 def test_who_comes_with_a_key_or_without_brings_no_settings() -> None:
-    assert door("right").admit_socket(BEARER, now_unix_s=100) == Admitted()
-    assert door(allow=True).admit_socket({}, now_unix_s=100) == Admitted()
-    assert Admitted().settings == ConfigPatch()
+    assert door("right").admit_socket(BEARER, now_unix_s=100) == Admitted(RIGHT)
+    assert door(allow=True).admit_socket({}, now_unix_s=100) == Admitted(ANYONE)
+    assert Admitted(ANYONE).settings == ConfigPatch()
+    assert Admitted(ANYONE, SECRET).settings == VOICE
 
 
 def test_a_page_from_elsewhere_may_not_come_with_a_secret_either() -> None:
@@ -231,3 +257,40 @@ def test_a_key_file_that_never_was_lets_nobody_in(tmp_path: Path) -> None:
     ring = KeyRing(file=tmp_path / "none")
     assert ring.is_empty
     assert not ring.holds("")
+
+
+def test_a_file_with_a_wrong_line_changes_nothing_and_is_told_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "keys"
+    file.write_text("s3cret name=alice\n")
+    ring = KeyRing(file=file)
+    file.write_text("n3w name=alice max_session=4\n")
+    with caplog.at_level(logging.WARNING):
+        assert [ring.holds("s3cret"), ring.holds("n3w")] == [True, False]
+    [said] = [record.getMessage() for record in caplog.records]
+    assert said.startswith(f"{file}: line 1: ")
+    assert "n3w" not in said
+    file.write_text("n3w name=alice max_sessions=4\n")
+    assert [ring.holds("s3cret"), ring.holds("n3w")] == [False, True]
+
+
+def test_a_file_that_is_wrong_at_the_start_is_a_fault(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("s3cret alice\n")
+    with pytest.raises(KeyFileError, match="line 1: word 2"):
+        KeyRing(file=file)
+
+
+def test_a_key_can_be_replaced_without_another_client(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("old name=alice max_sessions=4\nnew name=alice\nother name=bob\n")
+    ring = KeyRing(["given", "other"], file)
+    alice = Principal("alice")
+    assert [ring.owner(key) for key in ("old", "new", "none")] == [alice, alice, None]
+    assert ring.owner("other") == Principal("bob"), "a key of the file has its name there"
+    assert ring.terms(alice) == QuotaPatch((("max_sessions", 4),))
+    file.write_text("new name=alice\n")
+    assert [ring.owner(key) for key in ("old", "new")] == [None, alice]
+    assert ring.terms(alice) == QuotaPatch()
+    assert [ring.knows(alice), ring.knows(Principal("bob"))] == [True, False]

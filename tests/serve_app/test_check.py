@@ -125,6 +125,14 @@ def test_a_service_that_others_can_reach_needs_keys(http: dict[str, Any], tmp_pa
     assert faults(deploy(http=http, runtime_env=env)) == []
 
 
+def test_a_key_file_with_a_wrong_line_is_a_fault_that_shows_no_key(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("s3cret name=alice\ns4cret name=bob max_sessions=0\n")
+    [said] = faults(deploy({"auth": {"api_keys_file": str(keys)}}))
+    assert said.startswith(f"{ARGS}auth.api_keys_file: {keys}: line 2: max_sessions must be a ")
+    assert "s4cret" not in said
+
+
 def test_a_key_file_without_keys_is_no_key(tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     keys.write_text("# none yet\n")

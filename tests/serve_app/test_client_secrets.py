@@ -5,10 +5,15 @@ from dataclasses import replace
 import pytest
 
 from serve_app.client_secrets import ClientSecret, ClientSecrets
+from serve_app.key_file import Principal
 from session.config import ConfigPatch
 from session.errors import LimitError
 
-SPOKEN = ClientSecret(expires_unix_s=110, settings=ConfigPatch((("voice", "alto"),)))
+SPOKEN = ClientSecret(
+    expires_unix_s=110,
+    principal=Principal("alice"),
+    settings=ConfigPatch((("voice", "alto"),)),
+)
 
 
 def secrets(**bounds: int) -> ClientSecrets:

@@ -6,18 +6,21 @@ from typing import Any
 import pytest
 
 from serve_app.client_secrets import ClientSecrets
+from serve_app.key_file import Principal
 from serve_app.secret_desk import make_secret, read_request
 from session.errors import ClientError
 from stages.scripted.plugin import PLUGIN
 from tests.fakes.ids import SeqIds
 
 NOW = 1_800_000_000
+ALICE = Principal("alice")
 
 
 def ask(**fields: Any) -> dict[str, object]:
     """Make a secret at NOW; return the answer."""
     return make_secret(
         json.dumps(fields).encode(),
+        ALICE,
         secrets=ClientSecrets(b"key"),
         model=PLUGIN.descriptor,
         ids=SeqIds(),
@@ -30,6 +33,7 @@ def refusal(body: bytes) -> tuple[str, str | None]:
     with pytest.raises(ClientError) as refused:
         make_secret(
             body,
+            ALICE,
             secrets=ClientSecrets(b"key"),
             model=PLUGIN.descriptor,
             ids=SeqIds(),
@@ -109,6 +113,7 @@ def test_what_was_asked_for_is_what_the_secret_stands_for() -> None:
     book = ClientSecrets(b"key")
     made = make_secret(
         json.dumps({"session": {"type": "realtime", "instructions": "Be brief."}}).encode(),
+        ALICE,
         secrets=book,
         model=PLUGIN.descriptor,
         ids=SeqIds(),
@@ -116,4 +121,5 @@ def test_what_was_asked_for_is_what_the_secret_stands_for() -> None:
     )
     secret = book.find(str(made["value"]), now_unix_s=NOW)
     assert secret is not None
+    assert secret.principal == ALICE
     assert dict(secret.settings.changes)["instructions"] == "Be brief."

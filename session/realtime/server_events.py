@@ -5,6 +5,7 @@ When each is sent, how often and in which order stands in docs/wire.md under the
 
 from typing import Literal
 
+from session.realtime.answer_fields import ArgumentsFields, ContentFields
 from session.realtime.event_objects import (
     AcknowledgedFact,
     AudioPart,
@@ -172,13 +173,10 @@ class OutputItemAdded(ServerEvent):
     item: ItemObject
 
 
-class ContentEvent(ServerEvent):
-    """Base of the events about the one part of an answer's one item."""
+class ContentEvent(ContentFields, ServerEvent):
+    """Base of the events about the one part of an answer's message."""
 
-    response_id: str
-    item_id: str
     output_index: int = 0
-    content_index: int = 0
 
 
 class ContentPartAdded(ContentEvent):
@@ -248,13 +246,8 @@ class ContentPartDone(ContentEvent):
     part: AudioPart | TextPart
 
 
-class FunctionCallEvent(ServerEvent):
+class FunctionCallEvent(ArgumentsFields, ServerEvent):
     """Base of the events about the arguments of a function call."""
-
-    response_id: str
-    item_id: str
-    output_index: int
-    call_id: str
 
 
 class FunctionCallArgumentsDelta(FunctionCallEvent):

@@ -21,9 +21,10 @@ from session.realtime.dialects import openai_shapes as shapes
 from session.realtime.dialects.audio_pieces import Encode
 from session.realtime.dialects.duplex import DuplexProjector
 from session.realtime.dialects.openai_answers import AnswerWriter
+from session.realtime.event_objects import DurationUsage
 from session.realtime.facts import ServerFacts
 from session.realtime.openai import server_events as wire
-from session.realtime.openai.objects import DurationUsage, ItemObject
+from session.realtime.openai.objects import ItemObject
 from session.realtime.opening import Opening
 
 VENDOR_EVENTS = (

@@ -17,14 +17,13 @@ from session.outbox import WireEvent
 from session.realtime.dialects import openai_shapes as shapes
 from session.realtime.dialects.audio_pieces import Encode, pieces
 from session.realtime.dialects.shapes import fitted
+from session.realtime.event_objects import AudioPart, TextPart
 from session.realtime.openai import server_events as wire
 from session.realtime.openai.objects import (
-    AudioPart,
     FunctionCallItem,
     ResponseAudioObject,
     ResponseObject,
     ResponseOutputObject,
-    TextPart,
 )
 
 AnswerEvent = ResponseStarted | AnswerItemOpened | FunctionCalled | SpeechDelta | ResponseFinished

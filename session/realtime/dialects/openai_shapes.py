@@ -21,12 +21,10 @@ from session.realtime.openai.objects import (
     FunctionCallItem,
     FunctionOutputItem,
     InputAudioPart,
-    InputTextPart,
     InputTokenDetails,
     ItemObject,
     MessageItem,
     OutputAudioPart,
-    OutputTextPart,
     SemanticVadObject,
     ServerVadObject,
     SessionObject,
@@ -34,6 +32,7 @@ from session.realtime.openai.objects import (
     TokenDetails,
     UsageObject,
 )
+from session.realtime.server_objects import InputTextPart, OutputTextPart
 from session.snapshot import SessionSnapshot
 from session.unit import SegmentMetrics
 

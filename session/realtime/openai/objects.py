@@ -8,7 +8,14 @@ from typing import Literal
 
 from pydantic import ConfigDict
 
-from session.realtime.server_objects import Absent, WireObject
+from session.realtime.server_objects import (
+    Absent,
+    InputTextPart,
+    OutputTextPart,
+    WireObject,
+)
+from session.realtime.server_objects import FunctionCallItem as ServerFunctionCallItem
+from session.realtime.server_objects import FunctionOutputItem as ServerFunctionOutputItem
 
 # --- session ----------------------------------------------------------------------------------
 
@@ -93,26 +100,12 @@ class SessionObject(WireObject):
 # --- items ------------------------------------------------------------------------------------
 
 
-class InputTextPart(WireObject):
-    """Text of the user or the system."""
-
-    type: Literal["input_text"] = "input_text"
-    text: str
-
-
 class InputAudioPart(WireObject):
     """Speech of the user."""
 
     type: Literal["input_audio"] = "input_audio"
     transcript: str | None
     """Null while nobody has told it, and where it is not told."""
-
-
-class OutputTextPart(WireObject):
-    """Text of the assistant."""
-
-    type: Literal["output_text"] = "output_text"
-    text: str
 
 
 class OutputAudioPart(WireObject):
@@ -137,45 +130,19 @@ class MessageItem(WireObject):
     content: tuple[ContentPart, ...]
 
 
-class FunctionCallItem(WireObject):
+class FunctionCallItem(ServerFunctionCallItem):
     """A function that the model calls."""
 
-    id: str
-    object: Literal["realtime.item"] = "realtime.item"
-    type: Literal["function_call"] = "function_call"
     status: Status
-    call_id: str
-    name: str
-    arguments: str
-    """A JSON object, as text."""
 
 
-class FunctionOutputItem(WireObject):
+class FunctionOutputItem(ServerFunctionOutputItem):
     """What a function call returned."""
 
-    id: str
-    object: Literal["realtime.item"] = "realtime.item"
-    type: Literal["function_call_output"] = "function_call_output"
     status: Status
-    call_id: str
-    output: str
 
 
 ItemObject = MessageItem | FunctionCallItem | FunctionOutputItem
-
-
-class AudioPart(WireObject):
-    """The part of an answer that is spoken."""
-
-    type: Literal["audio"] = "audio"
-    transcript: str
-
-
-class TextPart(WireObject):
-    """The part of an answer that is written."""
-
-    type: Literal["text"] = "text"
-    text: str
 
 
 # --- answers ----------------------------------------------------------------------------------
@@ -263,13 +230,6 @@ class RateLimitObject(WireObject):
     limit: int
     remaining: int
     reset_seconds: float
-
-
-class DurationUsage(WireObject):
-    """What a transcription took."""
-
-    type: Literal["duration"] = "duration"
-    seconds: float
 
 
 class ErrorObject(WireObject):

@@ -5,15 +5,14 @@ Where an event that the standard does not have is shown, it is that of the duple
 
 from typing import Literal
 
+from session.realtime.answer_fields import ArgumentsFields, ContentFields
+from session.realtime.event_objects import AudioPart, DurationUsage, TextPart
 from session.realtime.openai.objects import (
-    AudioPart,
-    DurationUsage,
     ErrorObject,
     ItemObject,
     RateLimitObject,
     ResponseObject,
     SessionObject,
-    TextPart,
 )
 from session.realtime.server_objects import WireObject
 
@@ -204,13 +203,8 @@ class OutputItemDone(OutputItemEvent):
     type: Literal["response.output_item.done"] = "response.output_item.done"
 
 
-class ContentEvent(OpenAIEvent):
+class ContentEvent(ContentFields, OpenAIEvent):
     """Base of the events about the one part of an answer's message."""
-
-    response_id: str
-    item_id: str
-    output_index: int
-    content_index: int = 0
 
 
 class ContentPartAdded(ContentEvent):
@@ -270,13 +264,8 @@ class TextDone(ContentEvent):
     text: str
 
 
-class ArgumentsEvent(OpenAIEvent):
+class ArgumentsEvent(ArgumentsFields, OpenAIEvent):
     """Base of the events about the arguments of a function call."""
-
-    response_id: str
-    item_id: str
-    output_index: int
-    call_id: str
 
 
 class ArgumentsDelta(ArgumentsEvent):

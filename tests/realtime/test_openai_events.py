@@ -14,7 +14,6 @@ from session.events import (
     ErrorRaised,
     Event,
     FunctionCalled,
-    HeartbeatAnswered,
     InputBufferCleared,
     InputItemCommitted,
     InputTimedOut,
@@ -26,15 +25,14 @@ from session.events import (
     ItemShown,
     ItemView,
     OutputBufferCleared,
-    SessionClosed,
     SessionCreated,
     SessionExpired,
     SessionUpdated,
-    SpeakDecided,
     UserSpeechStarted,
     UserSpeechStopped,
 )
 from session.ids import ItemId
+from session.realtime.dialects.openai import VENDOR_EVENTS
 from session.realtime.opening import ClientHabits
 from tests.realtime.openai_wire import CONFIG, OPENING, Projection
 from tests.realtime.samples import (
@@ -47,10 +45,12 @@ from tests.realtime.samples import (
     LAST_DELTA,
     OPENED,
     RESPONSE,
+    SAMPLES,
     SNAPSHOT,
     STARTED,
     USER_ITEM,
     USER_SPEECH,
+    projector,
 )
 
 ASKED = replace(STARTED, output_modalities=("audio",))
@@ -321,18 +321,19 @@ def test_an_answer_in_the_telephones_format() -> None:
 
 # --- beyond the standard -----------------------------------------------------------------------
 
-BEYOND: list[Event] = [
-    HeartbeatAnswered(FENCE),
-    SpeakDecided(FENCE, RESPONSE, ITEM),
-    SessionClosed(FENCE, "client_close"),
-]
+BEYOND = [event for event in SAMPLES if isinstance(event, VENDOR_EVENTS)]
 
 
-@pytest.mark.parametrize("event", BEYOND)
+def test_there_is_a_sample_of_each_event_beyond_the_standard() -> None:
+    assert {type(event) for event in BEYOND} == set(VENDOR_EVENTS)
+
+
+@pytest.mark.parametrize("event", BEYOND, ids=lambda event: type(event).__name__)
 def test_other_events_only_for_a_client_that_uses_them(event: Event) -> None:
     assert Projection().kinds(event) == []
     habits = ClientHabits(uses_vendor_events=True)
-    assert len(Projection(opening=replace(OPENING, habits=habits)).kinds(event)) == 1
+    [shown] = Projection(opening=replace(OPENING, habits=habits)).events(event)
+    assert [shown] == projector().project(event)
 
 
 def test_what_is_to_be_dropped_only_for_a_client_that_asks_for_such() -> None:

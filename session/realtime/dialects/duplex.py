@@ -13,13 +13,10 @@ import base64
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import assert_never
 
 from session import events as kernel
-from session import socket_events
 from session.ids import ResponseId
 from session.realtime import server_events as wire
-from session.realtime.capabilities import Capabilities
 from session.realtime.dialects import duplex_facts, shapes
 from session.realtime.dialects.audio_pieces import Encode, Piece
 from session.realtime.dialects.audio_pieces import pieces as audio_pieces
@@ -31,7 +28,6 @@ from session.realtime.event_objects import (
     DeltaMetadata,
     DoneMetadata,
     DoneResponse,
-    SpeakMetadata,
     StatusDetails,
     TextPart,
 )
@@ -87,7 +83,7 @@ class DuplexProjector:
             case InputCounted() | ContextAccepted() | InputMuteChanged():
                 return []  # only what this dialect does not have leads to these
             case _:
-                return _facts(event, self._capabilities)
+                return duplex_facts.facts(event, self._capabilities)
 
     def _answer(self, response_id: ResponseId, *, is_text: bool) -> _Answer:
         """Return what is known of an answer; one that began on another socket starts here."""
@@ -105,51 +101,6 @@ class DuplexProjector:
             metadata = _delta_metadata(event, event.audio_ms, is_last=True)
             return [_transcript_delta(event, event.transcript, metadata)]
         return list(chain.from_iterable(_pairs(event, pieces)))
-
-
-def _facts(event: duplex_facts.Fact, capabilities: Capabilities) -> list[ServerEvent]:
-    match event:
-        case (
-            kernel.SessionCreated()
-            | socket_events.SessionResumed()
-            | socket_events.SessionReplaced()
-            | socket_events.ResyncRequired()
-            | socket_events.SessionExpiring()
-            | kernel.SessionUpdated()
-            | kernel.SessionClosed()
-            | kernel.SessionExpired()
-            | kernel.HeartbeatAnswered()
-            | kernel.TurnMoved()
-            | kernel.ErrorRaised()
-        ):
-            return duplex_facts.session_events(event, capabilities)
-        case (
-            kernel.UserSpeechStarted()
-            | kernel.UserSpeechStopped()
-            | kernel.InputItemCommitted()
-            | kernel.InputTimedOut()
-            | kernel.InputBufferCleared()
-            | kernel.InputTranscribed()
-        ):
-            return duplex_facts.input_events(event)
-        case (
-            kernel.ItemAdded()
-            | kernel.ItemDone()
-            | kernel.ItemShown()
-            | kernel.ItemRemoved()
-            | kernel.ItemCut()
-        ):
-            return duplex_facts.item_events(event)
-        case (
-            kernel.ListenDecided()
-            | kernel.OutputBufferCleared()
-            | kernel.PlaybackAdvanced()
-            | kernel.OverlapDecided()
-            | kernel.FunctionCalled()
-        ):
-            return duplex_facts.output_events(event)
-        case _:
-            assert_never(event)
 
 
 # --- the life of an answer ------------------------------------------------------------------
@@ -199,13 +150,7 @@ def _speak(event: kernel.SpeakDecided, answer: _Answer) -> list[ServerEvent]:
     if answer.has_spoken:
         return []
     answer.has_spoken = True
-    return [
-        wire.ResponseSpeak(
-            response_id=event.response_id,
-            item_id=event.item_id,
-            metadata=SpeakMetadata(session_id=event.fence.session_id, epoch=event.fence.epoch),
-        )
-    ]
+    return duplex_facts.output_events(event)
 
 
 def _text_delta(event: kernel.SpeechDelta, answer: _Answer) -> list[ServerEvent]:

@@ -15,6 +15,7 @@ from session.realtime.event_objects import (
     ListeningResponse,
     ListenMetadata,
     OverlapMetadata,
+    SpeakMetadata,
 )
 from session.realtime.server_objects import ItemObject
 from session.realtime.session_events import ServerEvent
@@ -45,12 +46,60 @@ ItemEvent = (
 )
 OutputEvent = (
     kernel.ListenDecided
+    | kernel.SpeakDecided
     | kernel.OutputBufferCleared
     | kernel.PlaybackAdvanced
     | kernel.OverlapDecided
     | kernel.FunctionCalled
 )
 Fact = SessionEvent | InputEvent | ItemEvent | OutputEvent
+
+
+def facts(event: Fact, capabilities: Capabilities) -> list[ServerEvent]:
+    """Project one fact, whatever it is of."""
+    match event:
+        case (
+            kernel.SessionCreated()
+            | socket_events.SessionResumed()
+            | socket_events.SessionReplaced()
+            | socket_events.ResyncRequired()
+            | socket_events.SessionExpiring()
+            | kernel.SessionUpdated()
+            | kernel.SessionClosed()
+            | kernel.SessionExpired()
+            | kernel.HeartbeatAnswered()
+            | kernel.TurnMoved()
+            | kernel.ErrorRaised()
+        ):
+            return session_events(event, capabilities)
+        case (
+            kernel.UserSpeechStarted()
+            | kernel.UserSpeechStopped()
+            | kernel.InputItemCommitted()
+            | kernel.InputTimedOut()
+            | kernel.InputBufferCleared()
+            | kernel.InputTranscribed()
+        ):
+            return input_events(event)
+        case (
+            kernel.ItemAdded()
+            | kernel.ItemDone()
+            | kernel.ItemShown()
+            | kernel.ItemRemoved()
+            | kernel.ItemCut()
+        ):
+            return item_events(event)
+        case (
+            kernel.ListenDecided()
+            | kernel.SpeakDecided()
+            | kernel.OutputBufferCleared()
+            | kernel.PlaybackAdvanced()
+            | kernel.OverlapDecided()
+            | kernel.FunctionCalled()
+        ):
+            return output_events(event)
+        case _:
+            assert_never(event)
 
 
 def session_events(event: SessionEvent, capabilities: Capabilities) -> list[ServerEvent]:
@@ -201,6 +250,8 @@ def output_events(event: OutputEvent) -> list[ServerEvent]:
     match event:
         case kernel.ListenDecided():
             return [_listen(event)]
+        case kernel.SpeakDecided():
+            return [_speak(event)]
         case kernel.OutputBufferCleared(response_id):
             return [wire.OutputBufferCleared(response_id=response_id)]
         case kernel.PlaybackAdvanced():
@@ -264,6 +315,14 @@ def _listen(event: kernel.ListenDecided) -> wire.ResponseListen:
             id=event.response_id,
             metadata=ListenMetadata(reason=event.reason, model_listen=event.is_model_listen),
         ),
+    )
+
+
+def _speak(event: kernel.SpeakDecided) -> wire.ResponseSpeak:
+    return wire.ResponseSpeak(
+        response_id=event.response_id,
+        item_id=event.item_id,
+        metadata=SpeakMetadata(session_id=event.fence.session_id, epoch=event.fence.epoch),
     )
 
 

@@ -17,9 +17,9 @@ from session import socket_events
 from session.config import SessionConfig
 from session.ids import ResponseId
 from session.outbox import WireEvent
+from session.realtime.dialects import duplex_facts
 from session.realtime.dialects import openai_shapes as shapes
 from session.realtime.dialects.audio_pieces import Encode
-from session.realtime.dialects.duplex import DuplexProjector
 from session.realtime.dialects.openai_answers import AnswerWriter
 from session.realtime.event_objects import DurationUsage
 from session.realtime.facts import ServerFacts
@@ -63,7 +63,7 @@ class OpenAIProjector:
         longest_s = facts.limits.max_session_s
         self._expires_at = None if longest_s is None else opening.began_unix_s + int(longest_s)
         self._known = _Known(is_update_due=opening.is_configured)
-        self._vendor = DuplexProjector(facts=facts, encode=encode)
+        self._capabilities = facts.capabilities()
 
     def project(self, event: kernel.Event) -> list[WireEvent]:
         """Return the event's wire events in order."""
@@ -72,7 +72,7 @@ class OpenAIProjector:
     def _events(self, event: kernel.Event) -> Iterator[WireEvent]:
         if isinstance(event, VENDOR_EVENTS):
             if self._opening.habits.uses_vendor_events:
-                yield from self._vendor.project(event)
+                yield from duplex_facts.facts(event, self._capabilities)
             return
         waiting, self._known.uncommitted = self._known.uncommitted, None
         if waiting is not None and not isinstance(event, kernel.InputItemCommitted):
@@ -198,7 +198,6 @@ class OpenAIProjector:
         yield from writer.write(event)
         if isinstance(event, kernel.ResponseFinished):
             del answers[event.response_id]
-            self._vendor.project(event)  # it may have begun to follow this answer
 
 
 def _input_events(event: kernel.Event) -> Iterator[WireEvent]:

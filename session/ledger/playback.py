@@ -98,12 +98,16 @@ class PlaybackLedger:
 
     _cursors: "OrderedDict[ResponseId, Cursor]" = field(default_factory=OrderedDict)
     _past: "OrderedDict[ResponseId, None]" = field(default_factory=OrderedDict)
+    _pending: dict[ResponseId, None] = field(default_factory=dict)
+    """Those that wait for an acknowledgement: asked for at every stimulus, mostly none or one."""
 
     def open(self, response_id: ResponseId) -> None:
         """Start the cursors of an answer."""
         self._cursors[response_id] = Cursor()
         while len(self._cursors) > KEPT_ANSWERS:
-            self._past[self._cursors.popitem(last=False)[0]] = None
+            oldest_id, _ = self._cursors.popitem(last=False)
+            self._pending.pop(oldest_id, None)
+            self._past[oldest_id] = None
         while len(self._past) > KEPT_IDS:
             self._past.popitem(last=False)
 
@@ -116,6 +120,7 @@ class PlaybackLedger:
         cursor.plays_until_s = max(cursor.plays_until_s, now) + samples / OUTPUT_RATE_HZ
         if cursor.samples and (samples or text_chars):
             cursor.marks.append(TextMark(cursor.text_chars, cursor.sent_ms))
+        self._note_pending(response_id, cursor)
         return cursor
 
     def acknowledge(
@@ -127,6 +132,7 @@ class PlaybackLedger:
         cursor.played_ms = max(cursor.played_ms, min(played_ms, limit))
         wanted = played_ms if committed_ms is None else committed_ms
         cursor.committed_ms = max(cursor.committed_ms, min(wanted, cursor.played_ms))
+        self._note_pending(response_id, cursor)
         return cursor.view()
 
     def play_until(self, response_id: ResponseId, *, now: float) -> bool:
@@ -150,11 +156,12 @@ class PlaybackLedger:
         """Nothing after `audio_end_ms` was heard, whatever is acknowledged later."""
         cursor = self._cursors[response_id]
         cursor.cap_ms = audio_end_ms if cursor.cap_ms is None else min(cursor.cap_ms, audio_end_ms)
-        cursor.is_flushed = True
+        self.flush(response_id)
 
     def flush(self, response_id: ResponseId) -> None:
         """The client drops what it has not played; how far it got, it will still tell."""
         self._cursors[response_id].is_flushed = True
+        self._pending.pop(response_id, None)
 
     def cursor(self, response_id: ResponseId) -> Cursor:
         """Return the cursors of an answer that is known."""
@@ -177,7 +184,7 @@ class PlaybackLedger:
     @property
     def pending(self) -> list[ResponseId]:
         """The answers that wait for an acknowledgement, oldest first."""
-        return [each for each, cursor in self._cursors.items() if cursor.is_pending]
+        return list(self._pending)
 
     def view(self, response_id: ResponseId | None) -> Playback:
         """Return an answer's cursors; zeros for an unknown one."""
@@ -215,6 +222,14 @@ class PlaybackLedger:
         for response_id, cursor in self._cursors.items():
             if not 0 <= cursor.committed_ms <= cursor.played_ms <= cursor.sent_ms:
                 raise LocalProtocolError(f"playback ledger: cursors of {response_id} out of order")
+        if self.pending != [each for each, cursor in self._cursors.items() if cursor.is_pending]:
+            raise LocalProtocolError(f"playback ledger: {self.pending} are not what is pending")
+
+    def _note_pending(self, response_id: ResponseId, cursor: Cursor) -> None:
+        if cursor.is_pending:
+            self._pending[response_id] = None
+        else:
+            self._pending.pop(response_id, None)
 
 
 PLAYBACK_MARGIN_S: Final = 2.0

@@ -241,6 +241,15 @@ def test_an_answer_too_many_ago_is_too_late_to_acknowledge() -> None:
     assert codes(d) == ["playback_ack_too_late"]
 
 
+def test_an_answer_that_is_forgotten_waits_no_more() -> None:
+    ledger = PlaybackLedger()
+    for n in range(KEPT_ANSWERS + 1):
+        ledger.open(ResponseId(f"r{n}"))
+        ledger.send(ResponseId(f"r{n}"), samples=2_400, text_chars=3, now=0.0)
+    assert ledger.pending == [ResponseId(f"r{n}") for n in range(1, KEPT_ANSWERS + 1)]
+    ledger.validate()
+
+
 def test_the_memory_of_answers_is_bounded() -> None:
     ledger = PlaybackLedger()
     ids = [ResponseId(f"r{n}") for n in range(KEPT_ANSWERS + KEPT_IDS + 1)]

@@ -220,3 +220,11 @@ def test_cursors_out_of_order_are_noticed() -> None:
     ledger.cursor(ResponseId("r")).committed_ms = 1
     with pytest.raises(LocalProtocolError, match="out of order"):
         ledger.validate()
+
+
+def test_an_answer_that_waits_unnoticed_is_noticed() -> None:
+    ledger = PlaybackLedger()
+    ledger.open(ResponseId("r"))
+    ledger.cursor(ResponseId("r")).samples = 2_400
+    with pytest.raises(LocalProtocolError, match="not what is pending"):
+        ledger.validate()

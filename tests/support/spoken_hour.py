@@ -10,7 +10,13 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from session.config import ConfigPatch, SessionConfig, SessionLimits, TurnDetection
+from session.config import (
+    ConfigPatch,
+    PlaybackCommitPolicy,
+    SessionConfig,
+    SessionLimits,
+    TurnDetection,
+)
 from session.effects import (
     CancelStages,
     ConfigureStages,
@@ -95,8 +101,13 @@ def plain(session: DuplexSession, stimulus: Stimulus, now: float) -> list[Effect
 class SpokenHour:
     """One session and all that happens around it."""
 
-    def __init__(self, handle: Handle = plain) -> None:
+    def __init__(
+        self,
+        handle: Handle = plain,
+        policy: PlaybackCommitPolicy = PlaybackCommitPolicy.ACK_ONLY,
+    ) -> None:
         self._handle = handle
+        self._acknowledges = policy is not PlaybackCommitPolicy.REAL_TIME
         self.now = 0.0
         self.steps = 0
         self.answers = 0
@@ -112,7 +123,12 @@ class SpokenHour:
         self._play_from = 0.0
         self.session = DuplexSession(
             fence=Fence(SessionId("sess_1"), 0, 0, 0),
-            config=SessionConfig(model="m", auto_response=True, turn_detection=TurnDetection()),
+            config=SessionConfig(
+                model="m",
+                auto_response=True,
+                turn_detection=TurnDetection(),
+                playback_commit_policy=policy,
+            ),
             # A session of any length: its end is no part of what is measured.
             limits=SessionLimits(max_session_s=None),
             profile=PROFILE,
@@ -216,7 +232,7 @@ class SpokenHour:
 
     def _hear(self, event: Event) -> None:
         match event:
-            case SpeechDelta():
+            case SpeechDelta() if self._acknowledges:
                 self._acks(event)
             case ResponseStarted():
                 self.answers += 1

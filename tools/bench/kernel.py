@@ -15,6 +15,7 @@ from serve_app.dialects import Dialect
 from serve_app.metrics.fairness import Fairness
 from serve_app.metrics.ray_meter import GATEWAYS, RayMeter
 from serve_app.session_observer import SessionObserver, observe
+from session.config import PlaybackCommitPolicy
 from session.effects import Effect
 from session.machine import DuplexSession
 from session.stimuli import Stimulus
@@ -66,7 +67,17 @@ def bench_kernel() -> None:
     print(f"\nCounting it, through Ray (µs): {_row(watch.observed_ns)}.", end=" ")
     share = sum(watch.observed_ns) / sum(watch.took_ns[EVERY])
     print(f"In all {share:.0%} of the time of `handle()` in the same run.\n")
+    _print_by_the_clock(watch.took_ns[EVERY])
     _print_sizes()
+
+
+def _print_by_the_clock(acknowledged_ns: list[int]) -> None:
+    """Print what a client costs that never says how much it has played."""
+    watch = Stopwatch()
+    SpokenHour(watch.handle, PlaybackCommitPolicy.REAL_TIME).run(3600)
+    took = watch.took_ns[EVERY]
+    ratio = statistics.median(took) / statistics.median(acknowledged_ns)
+    print(f"By the clock, without acknowledgements (µs): {_row(took)}, {ratio:.2f} of the above.\n")
 
 
 def _row(took_ns: list[int]) -> str:

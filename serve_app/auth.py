@@ -111,7 +111,7 @@ class KeyRing:
         try:
             self._refresh()
         except KeyFileError as error:
-            log.error("%s: %s; the API keys stay as they are", self._file, error)
+            log.error("%s: %s; its keys stay as they are", self._file, error)
         return self._from_file + self._given
 
     def _refresh(self) -> None:
@@ -125,7 +125,7 @@ class KeyRing:
                 return
             written = self._file.read_bytes()
         except OSError as error:
-            log.warning("the API key file can not be read, the keys stay as they are: %s", error)
+            log.warning("a file of keys can not be read, its keys stay as they are: %s", error)
             return
         self._read_at = stamp
         self._from_file = read_keys(written)

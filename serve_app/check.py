@@ -127,16 +127,15 @@ def _check_exposure(
     path: str, args: AppArgs, schema: ServeDeploySchema, environ: Mapping[str, str]
 ) -> Iterator[Fault]:
     """Refuse a service that others can reach and nobody needs a key for."""
-    file = args.auth.api_keys_file
-    try:
-        # A file that is not there may still come, such as a secret mounted where the service runs.
-        has_file = file is not None and (not file.exists() or not KeyRing(file=file).is_empty)
-    except KeyFileError as error:
-        yield Fault(f"{path}.auth.api_keys_file", f"{file}: {error}")
-        return
-    if file is not None and not has_file:
-        yield Fault(f"{path}.auth.api_keys_file", f"{file} has no key in it, or can not be read")
+    files = {"api_keys_file": args.auth.api_keys_file, "admin_keys_file": args.auth.admin_keys_file}
+    wrong = {
+        name: said
+        for name, file in files.items()
+        if file is not None and (said := _wrong_with(file))
+    }
+    yield from (Fault(f"{path}.auth.{name}", said) for name, said in wrong.items())
     host = schema.http_options.host
+    has_file = args.auth.api_keys_file is not None and "api_keys_file" not in wrong
     if has_file or keys_in(environ) or is_loopback(host):
         return
     is_set = "host" in schema.http_options.model_fields_set
@@ -146,6 +145,18 @@ def _check_exposure(
         f"{where} from other machines: set 127.0.0.1, or give API keys "
         f"(auth.api_keys_file or {API_KEYS_VARIABLE})",
     )
+
+
+def _wrong_with(file: Path) -> str | None:
+    """Say what is wrong with a file of keys.
+
+    One that is not there may still come, such as a secret mounted where the service runs.
+    """
+    try:
+        is_right = not file.exists() or not KeyRing(file=file).is_empty
+    except KeyFileError as error:
+        return f"{file}: {error}"
+    return None if is_right else f"{file} has no key in it, or can not be read"
 
 
 def main(arguments: list[str]) -> int:

@@ -8,6 +8,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from serve_app.admin_door import ADMIN_PATHS, AdminDoor
 from serve_app.auth import Doorkeeper, Refusal
 from serve_app.metrics.definitions import DOOR_REFUSALS
 from serve_app.metrics.meter import NO_METER, Meter
@@ -26,11 +27,13 @@ class HttpDoor:
         self,
         app: ASGIApp,
         door: Doorkeeper,
+        admin: AdminDoor,
         meter: Meter = NO_METER,
         key_paths: tuple[str, ...] = KEY_PATHS,
     ) -> None:
         self._app = app
         self._door = door
+        self._admin = admin
         self._meter = meter
         self._key_paths = key_paths
 
@@ -51,6 +54,8 @@ class HttpDoor:
             from_elsewhere = self._door.refuse_origin(headers)
             if from_elsewhere is not None:
                 return from_elsewhere
+        if path.startswith(ADMIN_PATHS):
+            return self._admin.refuse(headers)
         if path.startswith(self._key_paths):
             return self._door.refuse(headers)
         return self._door.refuse_public()

@@ -16,6 +16,7 @@ from fastapi import FastAPI, WebSocket
 from fastapi.responses import JSONResponse
 from starlette.staticfiles import StaticFiles
 
+from serve_app.admin_door import AdminDoor
 from serve_app.asgi_socket import AsgiSocket
 from serve_app.auth import (
     Admitted,
@@ -107,6 +108,11 @@ class Gateway:
             secrets=self.secrets,
             allow_unauthenticated=settings.allow_unauthenticated,
             allowed_origins=settings.allowed_origins,
+        )
+        self.admin = AdminDoor(
+            KeyRing(settings.admin_keys, settings.admin_keys_file),
+            api_keys=keys,
+            is_local=settings.allow_unauthenticated,
         )
         self._clock = clock or MonotonicClock()
         self.watch = GatewayWatch(meter, self.sessions, self._clock)
@@ -242,7 +248,13 @@ def build_api(gateway: Gateway) -> FastAPI:
     # No generated pages: docs/wire.md has the contract, which OpenAPI can not express.
     api = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None)
     key_paths = KEY_PATHS if gateway.settings.metrics_public else (*KEY_PATHS, METRICS_PATH)
-    api.add_middleware(HttpDoor, door=gateway.door, meter=gateway.meter, key_paths=key_paths)
+    api.add_middleware(
+        HttpDoor,
+        door=gateway.door,
+        admin=gateway.admin,
+        meter=gateway.meter,
+        key_paths=key_paths,
+    )
     _add_routes(api, gateway)
     add_secret_routes(api, gateway)
     if gateway.read_exporters is not None:

@@ -10,7 +10,7 @@ from serve_app.exposure import listens_on_loopback
 from serve_app.gateway import Gateway
 from serve_app.metrics.exporters import read_exporters
 from serve_app.metrics.ray_meter import GATEWAYS, RayMeter
-from serve_app.settings import GatewaySettings, keys_in
+from serve_app.settings import ADMIN_KEYS_VARIABLE, GatewaySettings, keys_in
 from serve_app.stage_client import RayStageDirectory
 from stages.descriptor import Descriptor
 
@@ -28,6 +28,7 @@ class GatewayReplica(Gateway):
         own = replace(
             settings,
             api_keys=keys_in(os.environ),
+            admin_keys=keys_in(os.environ, ADMIN_KEYS_VARIABLE),
             allow_unauthenticated=listens_on_loopback(),
         )
 

@@ -19,6 +19,8 @@ from stages.plugins import load_plugin
 
 API_KEYS_VARIABLE: Final = "DUPLEX_API_KEYS"
 """Environment variable with API keys, separated by commas."""
+ADMIN_KEYS_VARIABLE: Final = "DUPLEX_ADMIN_KEYS"
+"""Environment variable with admin keys, separated by commas. They open /admin/ and nothing else."""
 CHECKPOINT_VARIABLE: Final = "DUPLEX_CHECKPOINT"
 """Environment variable with the folder of a checkpoint, which `model: auto` then runs."""
 CHECKPOINT_MODEL: Final = "minicpmo"
@@ -80,6 +82,9 @@ class AuthArgs(_Settings):
     api_keys_file: Path | None = Field(default=None, strict=False)
     """File with one API key a line, and after it perhaps the client's name and bounds of its own:
     `KEY name=alice max_sessions=4 max_opens_per_minute=30`. Read again when it changes."""
+    admin_keys_file: Path | None = Field(default=None, strict=False)
+    """File with one admin key a line; read again when it changes. Without any admin key, /admin/ is
+    open only to this machine, and only while there are no API keys either."""
 
 
 class GatewayArgs(_Settings):
@@ -136,6 +141,8 @@ class GatewaySettings:
     limits: SessionLimits
     api_keys: tuple[str, ...] = field(default=(), repr=False)
     api_keys_file: Path | None = None
+    admin_keys: tuple[str, ...] = field(default=(), repr=False)
+    admin_keys_file: Path | None = None
     allow_unauthenticated: bool = False
     """True only where the service listens on this machine alone."""
     allowed_origins: tuple[str, ...] = ()
@@ -190,15 +197,16 @@ def gateway_settings(args: AppArgs) -> GatewaySettings:
     return GatewaySettings(
         limits=args.session_limits(),
         api_keys_file=args.auth.api_keys_file,
+        admin_keys_file=args.auth.admin_keys_file,
         allowed_origins=args.gateway.allowed_origins,
         debug=args.gateway.debug,
         metrics_public=args.gateway.metrics_public,
     )
 
 
-def keys_in(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the API keys of the environment."""
-    listed = environ.get(API_KEYS_VARIABLE, "").split(",")
+def keys_in(environ: Mapping[str, str], variable: str = API_KEYS_VARIABLE) -> tuple[str, ...]:
+    """Return the keys that a variable of the environment lists."""
+    listed = environ.get(variable, "").split(",")
     return tuple(key.strip() for key in listed if key.strip())
 
 

@@ -1,15 +1,22 @@
-"""What is asked of a path that does not answer it: WebSockets elsewhere, pages of a WebSocket."""
+"""What is asked of a path that does not answer it.
 
+WebSockets elsewhere, pages of a WebSocket, and what is not among the operator's paths.
+"""
+
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from fastapi import FastAPI, WebSocket
+from fastapi import FastAPI, Request, WebSocket
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 
+from serve_app.admin_door import ADMIN_PATHS
 from serve_app.auth import Refusal
 from serve_app.door import refuse_socket
 
 SOCKET_PATHS: Final = ("/v1/realtime", "/v1/live/sessions", "/v1/duplex")
 UPGRADE_REQUIRED: Final = 426
+METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _WHERE: Final = (
     f"WebSockets are at {', '.join(SOCKET_PATHS)}. A client that adds the last part by itself, "
     "such as the openai package, needs a base_url that ends in /v1."
@@ -21,17 +28,46 @@ def add_refusals(api: FastAPI) -> None:
     for path in SOCKET_PATHS:
         api.add_api_route(path, _open_as_socket, methods=["GET"])
 
+    admin_routes = [
+        route
+        for route in api.routes
+        if isinstance(route, APIRoute) and route.path.startswith(ADMIN_PATHS)
+    ]
+
+    @api.api_route(f"{ADMIN_PATHS}{{path:path}}", methods=list(METHODS))
+    async def nothing_to_do(request: Request) -> JSONResponse:
+        return _not_among(admin_routes, request)
+
     @api.websocket("/{path:path}")
     async def nothing_here(socket: WebSocket, path: str) -> None:
         await refuse_socket(socket, Refusal(404, f"There is no WebSocket at /{path}. {_WHERE}"))
 
 
 async def _open_as_socket() -> JSONResponse:
-    error = {
-        "type": "invalid_request_error",
-        "code": "upgrade_required",
-        "message": "Open this address as a WebSocket; docs/wire/index.md says what it speaks.",
-        "param": None,
+    return _refused(
+        UPGRADE_REQUIRED,
+        "upgrade_required",
+        "Open this address as a WebSocket; docs/wire/index.md says what it speaks.",
+        {"Upgrade": "websocket", "Connection": "Upgrade"},
+    )
+
+
+def _not_among(routes: Sequence[APIRoute], request: Request) -> JSONResponse:
+    """Answer what no operator's path takes: the path is wrong, or only the method."""
+    path = request.url.path
+    methods = {
+        method for route in routes if route.path_regex.match(path) for method in route.methods or ()
     }
-    headers = {"Upgrade": "websocket", "Connection": "Upgrade"}
-    return JSONResponse({"error": error}, status_code=UPGRADE_REQUIRED, headers=headers)
+    if methods:
+        allowed = ", ".join(sorted(methods))
+        message = f"{path} does not take {request.method}; it takes {allowed}."
+        return _refused(405, "method_not_allowed", message, {"Allow": allowed})
+    there = ", ".join(sorted({route.path for route in routes})) or "nothing"
+    return _refused(404, "not_found", f"{path} is not here. Here are: {there}.")
+
+
+def _refused(
+    status: int, code: str, message: str, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    error = {"type": "invalid_request_error", "code": code, "message": message, "param": None}
+    return JSONResponse({"error": error}, status_code=status, headers=headers)

@@ -143,6 +143,18 @@ def test_a_key_file_without_keys_is_no_key(tmp_path: Path) -> None:
     ]
 
 
+def test_a_file_of_admin_keys_is_looked_at_too_and_lets_no_client_in(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("# none yet\n")
+    args = {"auth": {"admin_keys_file": str(keys)}}
+    said = faults(deploy(args, {"host": "127.0.0.1"}))
+    assert [fault.partition(":")[0] for fault in said] == [f"{ARGS}auth.admin_keys_file"]
+    keys.write_text("root\n")
+    assert faults(deploy(args, {"host": "127.0.0.1"})) == []
+    said = faults(deploy(args, {"host": "0.0.0.0"}))
+    assert [fault.partition(":")[0] for fault in said] == ["http_options.host"]
+
+
 @pytest.mark.parametrize(
     ("host", "is_local"),
     [

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from serve_app.settings import (
+    ADMIN_KEYS_VARIABLE,
     SettingsError,
     gateway_settings,
     keys_in,
@@ -152,13 +153,14 @@ def test_the_gateway_gets_its_part() -> None:
     args = read_args(
         {
             "limits": {"max_sessions": 3},
-            "auth": {"api_keys_file": "/etc/keys"},
+            "auth": {"api_keys_file": "/etc/keys", "admin_keys_file": "/etc/admin"},
             "gateway": {"allowed_origins": ["https://a.example"], "debug": True},
         }
     )
     settings = gateway_settings(args)
     assert settings.limits.max_sessions == 3
     assert settings.api_keys_file == Path("/etc/keys")
+    assert settings.admin_keys_file == Path("/etc/admin")
     assert settings.allowed_origins == ("https://a.example",)
     assert settings.debug
     assert not settings.allow_unauthenticated
@@ -168,5 +170,9 @@ def test_keys_come_from_the_environment_and_never_into_a_log() -> None:
     keys = keys_in({"DUPLEX_API_KEYS": " key-1, key-2,, "})
     assert keys == ("key-1", "key-2")
     assert keys_in({}) == ()
-    settings = dataclasses.replace(gateway_settings(read_args({})), api_keys=keys)
+    environ = {"DUPLEX_ADMIN_KEYS": "root-1", "DUPLEX_API_KEYS": "key-1"}
+    admin = keys_in(environ, ADMIN_KEYS_VARIABLE)
+    assert admin == ("root-1",)
+    settings = dataclasses.replace(gateway_settings(read_args({})), api_keys=keys, admin_keys=admin)
     assert "key-1" not in repr(settings)
+    assert "root-1" not in repr(settings)

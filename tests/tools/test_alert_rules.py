@@ -1,6 +1,7 @@
 """Every alert fires when it should and keeps quiet when it should, as Prometheus itself judges."""
 
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,8 +12,9 @@ import pytest
 import yaml
 
 from tests.support.promtool import promtool
-from tools.dashboards.alerts import ALERTS, Alert
+from tools.dashboards.alerts import ALERTS, Alert, rules_text
 from tools.dashboards.files import RULES, expressions
+from tools.dashboards.pace import Pace
 
 ROOT = Path(__file__).parents[2]
 BY_NAME = {alert.name: alert for alert in ALERTS}
@@ -320,3 +322,26 @@ def test_every_query_of_a_panel_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "queries.yaml").write_text(json.dumps({"groups": [{"name": "g", "rules": rules}]}))
     status, said = promtool("check", "rules", "queries.yaml", folder=tmp_path)
     assert status == 0, said
+
+
+IN_A_TWENTIETH = {"0m": "0m", "2m": "6s", "5m": "15s", "10m": "30s", "30m": "90s", "1h": "3m"}
+
+
+def test_rules_at_a_quicker_pace_are_those_that_are_shipped(tmp_path: Path) -> None:
+    quicker = rules_text(Pace(share=1 / 20, scrape_s=1))
+    shipped = (ROOT / RULES).read_text()
+    times = re.compile(r"(?<=for: )\w+|(?<=\[)\w+(?=\])")
+    assert quicker == times.sub(lambda time: IN_A_TWENTIETH[time.group()], shipped)
+    (tmp_path / "rules.yaml").write_text(quicker)
+    status, said = promtool("check", "rules", "rules.yaml", folder=tmp_path)
+    assert status == 0, said
+
+
+def test_a_window_is_never_too_short_for_its_scrapes() -> None:
+    pace = Pace(share=1 / 100, scrape_s=15)
+    assert (pace.window(10), pace.window(60), pace.wait(10), pace.wait(0)) == (
+        "1m",
+        "1m",
+        "6s",
+        "0m",
+    )

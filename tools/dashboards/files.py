@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tools.dashboards.alerts import ALERTS, RECORDINGS, rules_text
+from tools.dashboards.alerts import ALERTS, RECORDINGS, Alert, Recording, rules_text
 from tools.dashboards.board import Board, text_of
 from tools.dashboards.one_session import SESSION
 from tools.dashboards.overview import OVERVIEW
@@ -23,5 +23,6 @@ def generated() -> dict[str, str]:
 def expressions(window: str) -> tuple[str, ...]:
     """Return every query once, as Prometheus takes it, with `window` (`1m`) for Grafana's own."""
     panels = [query.expr for board in BOARDS for query in board.queries]
-    rules = [rule.expr for rule in (*RECORDINGS, *ALERTS)]
-    return tuple(dict.fromkeys(expr.replace(WINDOW, window) for expr in (*panels, *rules)))
+    rules: tuple[Recording | Alert, ...] = (*RECORDINGS, *ALERTS)
+    every = (*panels, *(rule.expr for rule in rules))
+    return tuple(dict.fromkeys(expr.replace(WINDOW, window) for expr in every))

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from serve_app.clock import sleep_until
 from serve_app.lobby import Lobby
-from serve_app.metrics.definitions import FLOODS
+from serve_app.metrics.definitions import FLOODS, RESUMES
 from serve_app.outbound import Outbound
 from serve_app.session_actor import SessionActor
 from serve_app.session_host import SessionHost
@@ -188,6 +188,7 @@ class Connection:
         """Go on with a session that another socket began, if it may be had."""
         actor = self._host.find(asked.session_id)
         if actor is None:
+            self._meter.count(RESUMES, "refused")
             self._lobby.say(ResumeRefused(REFUSED_TEXT), asked.event_id)
             return
         # The client has said what it wants; the answer may take its time.

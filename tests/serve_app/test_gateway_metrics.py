@@ -197,6 +197,18 @@ async def test_a_socket_that_takes_a_session_over() -> None:
         again.socket.vanish()
 
 
+async def test_a_resume_is_refused_whether_the_session_is_there_or_gone() -> None:
+    async with dialled(ScriptedDirectory(), limits=SessionLimits()) as line:
+        line.socket.say(update())
+        created = (await line.until("session.created"))[-1]
+        other = line.another()
+        for session_id in (created["session"]["id"], "sess_of_a_gateway_that_is_gone"):
+            other.socket.say(client("session.resume", session_id=session_id, resume_token="wrong"))
+            assert (await other.hear())["type"] == "error"
+        assert line.meter.of(RESUMES) == {("refused",): 2}
+        other.socket.vanish()
+
+
 async def test_frames_and_chunks_are_timed() -> None:
     async with serving(answering()) as service, service.dial() as line:
         await line.send(update(**AUTO))

@@ -12,6 +12,7 @@ PAGE = (ROOT / "docs" / "live.md").read_text()
 SOURCES = (
     *(ROOT / "session" / "realtime" / "live").glob("*.py"),
     ROOT / "session" / "on_context.py",
+    *(ROOT / "session" / "realtime" / shared for shared in ("decode.py", "json_text.py")),
 )
 
 
@@ -21,7 +22,7 @@ def test_every_code_that_the_wire_gives_is_explained() -> None:
     given |= set(REFUSAL_CODES.values()) | set(CODES.values())
     table = PAGE.partition("\n## What is refused\n")[2].partition("\n## ")[0]
     explained = set(re.findall(r"^\| (.+?) \|", table, re.MULTILINE))
-    assert len(given) > 14
+    assert len(given) > 15
     assert given <= set(re.findall(r"`([a-z_]+)`", " ".join(explained)))
 
 

@@ -12,7 +12,8 @@ from session.outbox import Outbox
 from tests.sim.actor import MakeSession
 from tests.sim.author import Author
 from tests.sim.setup import make_setup
-from tests.sim.story import Step, shortest
+from tests.sim.steps import is_of_session
+from tests.sim.story import Step, fewer_sessions, shortest
 from tests.sim.violation import Violation
 from tests.sim.world import World
 
@@ -95,6 +96,7 @@ def shortened(failure: Failure, kernel: Kernel = KERNEL) -> Failure:
         return law is not None and _kind(law) == kind
 
     story = shortest(list(failure.story), fails)
+    story = shortest(fewer_sessions(story, is_of_session, fails), fails)
     law = replay(failure.seed, story, kernel)
     if law is None:
         raise Violation("a story does not replay: the world is not the same twice")

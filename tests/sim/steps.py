@@ -99,6 +99,11 @@ def do(world: "World", step: Step) -> None:
         socket.actor.post(_named(command, f"c{world.n_commands}"), socket.attachment)
 
 
+def is_of_session(step: Step) -> bool:
+    """Whether a step names a session; the others name a client."""
+    return step.what in _STAGE or step.what in _SERVER
+
+
 def _named(command: AttachedCommand | Spoken, event_id: str) -> AttachedCommand | Spoken:
     """Give a command the id that an error about it will name."""
     if isinstance(command, Spoken):

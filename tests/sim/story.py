@@ -2,12 +2,13 @@
 
 A step says when, who and what. It names nothing by identity: "the oldest unit that is out", "the
 newest answer that I have seen". So a step still means something, or nothing, when others before it
-are taken out.
+are taken out. Only sessions are numbered, in the order in which they were opened: where one of them
+is taken out, the later ones move up.
 """
 
 import ast
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 Arg = int | float | str | bool | None
 
@@ -54,6 +55,24 @@ def _tokens(shown: str) -> Iterable[str]:
             token += char
     if token:
         yield token
+
+
+def fewer_sessions(
+    steps: list[Step], is_of_session: Callable[[Step], bool], fails: Callable[[list[Step]], bool]
+) -> list[Step]:
+    """Take out as many openings of sessions as possible while it still fails."""
+    for index in reversed(range(len(steps))):
+        if steps[index].what != "open":
+            continue
+        number = sum(step.what == "open" for step in steps[:index])
+        later = [
+            replace(step, who=step.who - 1) if is_of_session(step) and step.who > number else step
+            for step in steps[index + 1 :]
+        ]
+        tried = steps[:index] + later
+        if fails(tried):
+            steps = tried
+    return steps
 
 
 def shortest(steps: list[Step], fails: Callable[[list[Step]], bool]) -> list[Step]:

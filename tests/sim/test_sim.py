@@ -12,7 +12,8 @@ from session.outbox import Outbox
 from session.stimuli import Received, Stimulus
 from tests.sim.author import Author
 from tests.sim.simulate import Kernel, live, replay, shortened, world_of
-from tests.sim.story import Step, parse, shortest
+from tests.sim.steps import is_of_session
+from tests.sim.story import Step, fewer_sessions, parse, shortest
 
 NO_SHRINK = "KERNEL_TESTS_NO_SHRINK" in os.environ
 WORLDS = 320 if NO_SHRINK else 960
@@ -63,7 +64,7 @@ def test_a_fault_is_found_and_told_as_a_short_story(kernel: Kernel, law: str, ca
     failure = next(failure for failure in found if failure is not None)
     short = shortened(failure, kernel)
     assert law in short.law
-    assert len(short.story) <= 20
+    assert len(short.story) <= 15
     assert cause in [step.what for step in short.story]
     report = short.report()
     assert f'make sim ARGS="--seed {short.seed}"' in report
@@ -98,3 +99,23 @@ def test_the_shortest_story_has_only_what_is_needed() -> None:
         return {steps[7], steps[31]} <= set(story)
 
     assert shortest(steps, fails) == [steps[7], steps[31]]
+
+
+def test_sessions_that_are_not_needed_move_the_others_up() -> None:
+    steps = [Step(i, who, "open") for i, who in enumerate((0, 1, 0, 1))]
+    steps += [Step(5, 0, "opened", (0, None)), Step(6, 2, "opened", (0, None)), Step(7, 2, "beat")]
+
+    def fails(story: list[Step]) -> bool:
+        """A client has opened a session, and that session was answered at 6 ms."""
+        opened = [step.at_ms for step in story if step.what == "open"]
+        answers = [step.who for step in story if step.what == "opened" and step.at_ms == 6]
+        return bool(answers) and opened[answers[0] : answers[0] + 1] == [2]
+
+    assert shortest(steps, fails) == [*steps[:3], steps[5]]
+    short = fewer_sessions(steps, is_of_session, fails)
+    assert short == [
+        steps[2],
+        Step(5, 0, "opened", (0, None)),
+        Step(6, 0, "opened", (0, None)),
+        steps[6],
+    ]

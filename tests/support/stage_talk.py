@@ -49,8 +49,27 @@ class Talk:
         while self.seq < HANGS - 1:
             await self.append()
         hanging = asyncio.ensure_future(self.append())
-        await expect_busy(self)
+        await self._expect_busy(HANGS + 1)
         return hanging
+
+    async def _expect_busy(self, next_seq: int) -> None:
+        """Wait until a unit is inside the stage, which then refuses the next one.
+
+        A question that overtakes the unit is refused as out of order; the test's time limit is the
+        bound.
+        """
+        while True:
+            with pytest.raises(StageRefused, match=r"still running|out of order") as refusal:
+                await self.stages.append(
+                    self.fence,
+                    seq=next_seq,
+                    operation_id=OperationId("op_busy"),
+                    unit=SILENCE,
+                    config_generation=0,
+                )
+            if "still running" in str(refusal.value):
+                return
+            await asyncio.sleep(0.01)
 
     async def cancel(self) -> None:
         """Enter the next epoch at both stages."""
@@ -131,26 +150,6 @@ async def begin(directory: RayStageDirectory, runtime: RuntimeConfig | None = No
     """Open a session."""
     fence = Fence(next(names), 0, 0, 0)
     return Talk(await directory.open(fence, runtime or RuntimeConfig()), fence)
-
-
-async def expect_busy(talk: Talk) -> None:
-    """Wait until a unit is inside the stage, which then refuses another one.
-
-    A question that overtakes the unit is refused as out of order; the test's time limit is the
-    bound.
-    """
-    while True:
-        with pytest.raises(StageRefused, match="still running|out of order") as refusal:
-            await talk.stages.append(
-                talk.fence,
-                seq=talk.seq + 1,
-                operation_id=OperationId("op_busy"),
-                unit=SILENCE,
-                config_generation=0,
-            )
-        if "still running" in str(refusal.value):
-            return
-        await asyncio.sleep(0.01)
 
 
 async def collect(chunks: AsyncIterator[SpeechChunk]) -> list[SpeechChunk]:

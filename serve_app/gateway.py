@@ -42,6 +42,7 @@ from serve_app.metrics_route import METRICS_PATH
 from serve_app.metrics_route import add_route as add_metrics_route
 from serve_app.open_sessions import OpenSessions
 from serve_app.ports import StageDirectory
+from serve_app.quota_desk import QuotaDesk
 from serve_app.secret_routes import add_routes as add_secret_routes
 from serve_app.session_actor import World
 from serve_app.session_host import SessionHost
@@ -115,6 +116,7 @@ class Gateway:
             is_local=settings.allow_unauthenticated,
         )
         self._clock = clock or MonotonicClock()
+        self.quotas = QuotaDesk(keys, self.sessions, settings.limits, self._clock)
         self.watch = GatewayWatch(meter, self.sessions, self._clock)
         self._open_scorer = open_scorer or SileroScorers().open
         self._open_directory = open_directory
@@ -208,14 +210,23 @@ class Gateway:
             model_id=descriptor.model_id,
             profile=descriptor.profile,
             max_sessions=world.limits.max_sessions,
-            limits=world.limits,
+            limits=self.quotas.shown(admitted.principal, world.limits),
             supports_resume=world.limits.disconnect_grace_s > 0,
         )
 
         defaults = kit.defaults(descriptor.model_id, descriptor.profile)
         if kit.has_realtime_sessions:
             defaults = fitted(admitted.settings.apply_to(defaults), None, descriptor.profile)
-        return SessionHost(world, defaults, facts, self.ids, self.sessions, kit)
+        return SessionHost(
+            world,
+            defaults,
+            facts,
+            self.ids,
+            self.sessions,
+            self.quotas,
+            kit,
+            admitted.principal,
+        )
 
 
 def realtime_kit(params: Mapping[str, str], headers: Mapping[str, str]) -> DialectKit:

@@ -7,7 +7,7 @@ from typing import Final
 
 from fastapi.responses import JSONResponse
 
-from session.errors import ClientError, DuplexError, LimitError, StageError
+from session.errors import ClientError, DuplexError, LimitError, QuotaExceeded, StageError
 from session.realtime.dialects.openai_shapes import error_object
 
 TOO_LARGE: Final = "event_too_large"
@@ -27,10 +27,19 @@ def error_response(error: DuplexError, status: int | None = None) -> JSONRespons
     """Return the whole answer; without a status, the one that fits the error."""
     known = error_object(error, None)
     body = known.model_dump(include={"type", "code", "message", "param"})
-    return JSONResponse({"error": body}, status_code=status or _status(error))
+    return JSONResponse(
+        {"error": body}, status_code=status or http_status(error), headers=_headers(error)
+    )
 
 
-def _status(error: DuplexError) -> int:
+def _headers(error: DuplexError) -> dict[str, str] | None:
+    if isinstance(error, QuotaExceeded) and error.retry_after_s is not None:
+        return {"Retry-After": str(error.retry_after_s)}
+    return None
+
+
+def http_status(error: DuplexError) -> int:
+    """Return the status of an answer that is this error."""
     match error:
         case ClientError(wire_code=code):
             return 413 if code == TOO_LARGE else 400

@@ -32,7 +32,8 @@ class Principal:
     """Who a client is: the owner of a key. Sessions and opens are counted by it."""
 
     name: str
-    """The key's name; of one without, `key_` and the beginning of its SHA-256."""
+    """Whose key it is: 1 to 64 letters, digits and `. _ -`. Without, `key_` and the beginning of
+    the key's SHA-256."""
 
 
 ANYONE: Final = Principal(ANYONE_NAME)
@@ -44,7 +45,9 @@ class Quota:
     """What one client may have; None: as much as there is."""
 
     max_sessions: int | None = None
+    """Sessions at once, with or without a client; instead of `max_sessions_per_key`."""
     max_opens_per_minute: int | None = None
+    """Sessions opened within any 60 s; instead of `max_opens_per_key_per_minute`."""
 
 
 @dataclass(frozen=True, slots=True)

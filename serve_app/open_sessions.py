@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterator
 
 from serve_app.dialects import Dialect
+from serve_app.key_file import Principal
 from serve_app.session_actor import SessionActor
 from session.ids import SessionId
 from session.stimuli import CloseRequested
@@ -22,6 +23,7 @@ class OpenSessions:
     def __init__(self) -> None:
         self._running: dict[asyncio.Task[None], SessionActor] = {}
         self._by_id: dict[tuple[SessionId, Dialect], SessionActor] = {}
+        self._owned: dict[asyncio.Task[None], Principal] = {}
 
     def __len__(self) -> int:
         return len(self._running)
@@ -29,17 +31,31 @@ class OpenSessions:
     def __iter__(self) -> Iterator[SessionActor]:
         return iter(list(self._running.values()))
 
-    def start(self, actor: SessionActor, dialect: Dialect = Dialect.DUPLEX) -> None:
-        """Run a session until it has given its stages back."""
+    def start(
+        self,
+        actor: SessionActor,
+        dialect: Dialect = Dialect.DUPLEX,
+        owner: Principal | None = None,
+    ) -> None:
+        """Run a session until it has given its stages back. It is one of its owner's, if any."""
         task = asyncio.get_running_loop().create_task(actor.run())
         self._running[task] = actor
         place = (actor.fence.session_id, dialect)
         self._by_id[place] = actor
+        if owner is not None:
+            self._owned[task] = owner
         task.add_done_callback(lambda done: self._ended(done, place))
 
     def find(self, session_id: SessionId, dialect: Dialect = Dialect.DUPLEX) -> SessionActor | None:
         """Return a session of a dialect that is not over."""
         return self._by_id.get((session_id, dialect))
+
+    def held_by(self, owner: Principal) -> int:
+        """Return how many sessions of an owner are not over, with or without a client."""
+        return sum(
+            held_by == owner and not self._running[task].is_over
+            for task, held_by in self._owned.items()
+        )
 
     async def close_all(self, reason: str, *, within_s: float) -> None:
         """Ask every session to close, and wait for their stages to be free."""
@@ -59,5 +75,6 @@ class OpenSessions:
     def _ended(self, task: asyncio.Task[None], place: tuple[SessionId, Dialect]) -> None:
         del self._running[task]
         del self._by_id[place]
+        self._owned.pop(task, None)
         if not task.cancelled() and task.exception() is not None:
             log.error("a session could not give its stages back", exc_info=task.exception())

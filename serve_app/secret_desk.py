@@ -11,6 +11,7 @@ from typing import Final
 
 from serve_app.client_secrets import SECRET_PREFIX, ClientSecret, ClientSecrets
 from serve_app.key_file import Principal
+from serve_app.quota_desk import QuotaDesk
 from session.config import ConfigPatch, SessionConfig, openai_config
 from session.errors import MalformedEvent, UnsupportedOption
 from session.fence import Fence
@@ -44,6 +45,7 @@ def make_secret(
     body: bytes,
     principal: Principal,
     *,
+    quotas: QuotaDesk,
     secrets: ClientSecrets,
     model: Descriptor,
     ids: IdFactory,
@@ -54,6 +56,7 @@ def make_secret(
     settings, config = _read_settings(asked.session or {}, model)
     secret = ClientSecret(now_unix_s + asked.lifetime_s, principal, settings)
     value = SECRET_PREFIX + ids.token()
+    quotas.make_secret(principal)
     secrets.add(value, secret, size_bytes=len(body), now_unix_s=now_unix_s)
     session = _shown(config, SessionId(ids.new("sess")))
     return {"value": value, "expires_at": secret.expires_unix_s, "session": session}

@@ -11,9 +11,12 @@ from serve_app.client_secrets import ClientSecrets
 from serve_app.clock import unix_now_s
 from serve_app.door import refusal_response
 from serve_app.http_errors import TOO_LARGE, error_response
+from serve_app.metrics.definitions import DOOR_REFUSALS
+from serve_app.metrics.meter import Meter
 from serve_app.ports import StageDirectory
+from serve_app.quota_desk import QuotaDesk
 from serve_app.secret_desk import make_secret
-from session.errors import DuplexError, MalformedEvent, UnsupportedOption
+from session.errors import DuplexError, LimitError, MalformedEvent, UnsupportedOption
 from session.ids import IdFactory
 
 SECRETS_PATH: Final = "/v1/realtime/client_secrets"
@@ -44,6 +47,16 @@ class SecretPlace(Protocol):
         ...
 
     @property
+    def quotas(self) -> QuotaDesk:
+        """Knows how many secrets a client may make."""
+        ...
+
+    @property
+    def meter(self) -> Meter:
+        """Counts refusals."""
+        ...
+
+    @property
     def ids(self) -> IdFactory:
         """Makes values and ids."""
         ...
@@ -66,12 +79,15 @@ def add_routes(api: FastAPI, gateway: SecretPlace) -> None:
             made = make_secret(
                 body,
                 who,
+                quotas=gateway.quotas,
                 secrets=gateway.secrets,
                 model=(await gateway.directory()).descriptor,
                 ids=gateway.ids,
                 now_unix_s=unix_now_s(),
             )
         except DuplexError as error:
+            if isinstance(error, LimitError):
+                gateway.meter.count(DOOR_REFUSALS, "http", "429")
             return error_response(error)
         return JSONResponse(made, headers={"Cache-Control": "no-store"})
 

@@ -105,6 +105,11 @@ class SessionActor:
         return self._session.fence
 
     @property
+    def is_over(self) -> bool:
+        """Whether it holds nothing any more."""
+        return self._session.is_over
+
+    @property
     def state(self) -> str:
         """Where it is: opening, active (with a client), detached or closing."""
         match self._session.life:

@@ -1,14 +1,20 @@
 """What sockets get from their gateway: a lobby, new sessions, and sessions that run already."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from serve_app.clock import unix_now_s
 from serve_app.dialects import DUPLEX, DialectKit, EncodingProjector
+from serve_app.key_file import ANYONE, Principal
+from serve_app.no_stages import NoStages
 from serve_app.open_sessions import OpenSessions
 from serve_app.outbound import Outbound
+from serve_app.ports import StageDirectory
+from serve_app.quota_desk import QuotaDesk
 from serve_app.session_actor import SessionActor, World
 from session.config import SessionConfig
+from session.errors import QuotaExceeded
 from session.fence import Fence
 from session.ids import AttachmentId, IdFactory, SessionId
 from session.machine import DuplexSession
@@ -31,7 +37,10 @@ class SessionHost:
     facts: ServerFacts
     ids: IdFactory
     sessions: OpenSessions
+    desk: QuotaDesk
     kit: DialectKit = DUPLEX
+    owner: Principal = ANYONE
+    """Whose sessions its sockets begin."""
 
     @property
     def is_resumable(self) -> bool:
@@ -44,7 +53,8 @@ class SessionHost:
 
     def new_opening(self) -> Opening:
         """Name the session that a socket may begin."""
-        return Opening(SessionId(self.ids.new("sess")), unix_now_s())
+        read_rates = partial(self.desk.rates, self.owner)
+        return Opening(SessionId(self.ids.new("sess")), unix_now_s(), read_rates=read_rates)
 
     def lobby(self, attachment: AttachmentId, opening: Opening) -> Outbound:
         """Return the way out to a socket that has no session yet."""
@@ -52,19 +62,29 @@ class SessionHost:
         return Outbound(outbox, clock=self.world.clock, fence=lambda: NOBODY)
 
     def begin(self, config: SessionConfig, asked: OpenRequested, opening: Opening) -> SessionActor:
-        """Start a session and return it."""
+        """Start a session and return it. One that its owner may not have gets no stages."""
+        directory: StageDirectory = self.world.directory
+        owner: Principal | None = self.owner
+        try:
+            self.desk.open(self.owner)
+        except QuotaExceeded as error:
+            # No work is done for it either: its voice is not prepared.
+            config = replace(config, ref_audio=b"")
+            directory, owner = NoStages(directory, error), None
         # Until a directory of sessions issues incarnations, an id is never used twice.
         fence = Fence(opening.session_id, incarnation=0, epoch=0, turn=0)
+        world = replace(self.world, directory=directory)
         session = DuplexSession(
             fence=fence,
             config=config,
-            limits=self.world.limits,
-            profile=self.world.directory.descriptor.profile,
+            limits=world.limits,
+            profile=directory.descriptor.profile,
             ids=self.ids,
         )
         outbox = self._outbox(asked.attachment, opening, keeps_journal=asked.is_resumable)
-        actor = SessionActor(session, world=self.world, outbox=outbox, dialect=self.kit.dialect)
-        self.sessions.start(actor, self.kit.dialect)
+        actor = SessionActor(session, world=world, outbox=outbox, dialect=self.kit.dialect)
+        # Nothing has waited since it was counted, so two clients never get the same place.
+        self.sessions.start(actor, self.kit.dialect, owner)
         return actor
 
     def find(self, session_id: SessionId) -> SessionActor | None:

@@ -140,6 +140,11 @@ class SessionLimits:
     """Committed items that wait for the model; more are refused."""
     max_sessions: int = 1
     """Sessions that one stage replica serves at once."""
+    max_sessions_per_key: int | None = None
+    """Sessions that the owner of an API key has at once, unless the key's line says otherwise;
+    where no key is asked for, all clients are one owner. null: as many as there is room for."""
+    max_opens_per_key_per_minute: int | None = None
+    """Sessions that the owner opens within any 60 s, and client secrets that it makes; likewise."""
     completed_append_cache_size: int = 256
     """Answers a stage remembers, so that a repeated call runs nothing."""
     max_session_s: float | None = 3600.0

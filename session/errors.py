@@ -7,7 +7,9 @@ DuplexError
 |  '- AttachmentError  this socket may not have that session
 |     |- ResumeRefused  |- ResumeUnsupported  '- ResumeConflict
 |- LimitError         we are full; try later
-|  |- AdmissionRefused  '- InputBackpressure
+|  |- AdmissionRefused  |- InputBackpressure
+|  '- QuotaExceeded    the owner of this key has had what it may have
+|     |- TooManySessions  |- TooManyOpens  '- TooManySecrets
 |- StageError         a stage failed; the response fails, the session may live
 |  |- StageTimeout  |- StageUnavailable  |- StageRefused  |- StageFailed  '- StageContractBroken
 '- LocalProtocolError we did wrong; the session closes and its story is logged
@@ -137,6 +139,38 @@ class InputBackpressure(LimitError):
     """Too much input is waiting to be processed; this input was not taken."""
 
     code = "input_backpressure"
+
+
+class QuotaExceeded(LimitError):
+    """The client has what the owner of its key may have, while others may have more."""
+
+    code = "rate_limit_exceeded"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        retry_after_s: int | None = None,
+    ) -> None:
+        super().__init__(message, code=code, param=param)
+        self.retry_after_s = retry_after_s
+        """After so long it is let in; None: that is not known."""
+
+
+class TooManySessions(QuotaExceeded):
+    """The owner of the key has as many sessions as it may have at once."""
+
+    code = "session_quota_exceeded"
+
+
+class TooManyOpens(QuotaExceeded):
+    """The owner of the key has opened as many sessions within a minute as it may."""
+
+
+class TooManySecrets(QuotaExceeded):
+    """The owner of the key has made as many client secrets within a minute as it may."""
 
 
 class StageError(DuplexError):

@@ -66,14 +66,15 @@ def handle_opening(state: SessionState, stimulus: Opening, now: float) -> list[E
             state.life = move_life(state.life, LifeTrigger.OPEN_FAILED)
             if was_abandoned:
                 return [CloseSocket(state.close_code, state.close_reason)]
-            code = _close_code(error)
+            code = close_code(error)
             refused = ErrorRaised(error, state.open_event_id)
             return [Emit(refused), CloseSocket(code, error.wire_code)]
         case _:
             assert_never(stimulus)
 
 
-def _close_code(error: DuplexError) -> int:
+def close_code(error: DuplexError) -> int:
+    """Return what the socket of a session is closed with that could not open."""
     match error:
         case LimitError():
             return TRY_AGAIN_LATER

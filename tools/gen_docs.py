@@ -16,10 +16,14 @@ from typing import Final
 from pydantic import BaseModel
 
 from serve_app import settings
+from serve_app.http_errors import http_status
+from serve_app.key_file import Principal, Quota
 from serve_app.settings import AppArgs, AuthArgs, GatewayArgs, StageArgs
 from session import errors
 from session.config import SessionLimits
 from session.errors import DuplexError
+from session.on_lifecycle import close_code
+from session.realtime.dialects.openai_shapes import error_object
 from stages.embedded.settings import EmbeddedSettings
 from stages.minicpmo.settings import MiniCPMOSettings
 from stages.scripted.settings import ScriptedSettings
@@ -63,10 +67,15 @@ def error_page() -> str:
             "",
             NOTICE,
             "Every error that can reach a client is one `error` event with a `type` and a `code`.",
-            "Indentation shows the tree of `session/errors.py`. The first code is the default.",
+            "Indentation shows the tree of `session/errors.py`. The first code is the default;",
+            "after an arrow stands its name on the `openai` dialect and over HTTP, where that is",
+            "another. HTTP: the status of an answer that is this error; `Retry-After` comes with",
+            "it where it is known when to try again. Closed: what a socket is closed with whose",
+            "session can not open for this. What is wrong within a session and does not end it",
+            "closes nothing.",
             "",
-            "| error | `type` | `code` | worth a retry | meaning |",
-            "| --- | --- | --- | --- | --- |",
+            "| error | `type` | `code` | HTTP | closed | worth a retry | meaning |",
+            "| --- | --- | --- | --- | --- | --- | --- |",
             *rows,
             "",
         ]
@@ -87,11 +96,30 @@ def error_row(kind: type[DuplexError], depth: int, codes: set[str]) -> str:
     cells = (
         "&emsp;" * depth + f"`{kind.__name__}`",
         f"`{kind.wire_type}`",
-        ", ".join(f"`{name}`" for name in names),
+        ", ".join(code_name(kind, name) for name in names),
+        ", ".join(statuses(kind, names)),
+        str(close_code(kind(""))),
         "yes" if kind.retryable else "no",
         summary(inspect.getdoc(kind) or ""),
     )
     return "| " + " | ".join(cells) + " |"
+
+
+def code_name(kind: type[DuplexError], code: str) -> str:
+    """Return a code as clients see it, with the name that clients of the published API know."""
+    shown = error_object(kind("", code=code), None).code
+    return f"`{code}`" if shown == code else f"`{code}` \u2192 `{shown}`"
+
+
+def statuses(kind: type[DuplexError], codes: list[str]) -> list[str]:
+    """Return the HTTP status of an error, and of those of its codes that have another one."""
+    usual = http_status(kind(""))
+    found = [str(usual)]
+    for code in codes:
+        status = http_status(kind("", code=code))
+        if status != usual:
+            found.append(f"{status} for `{code}`")
+    return found
 
 
 def used_codes() -> dict[str, set[str]]:
@@ -167,12 +195,49 @@ def config_page() -> str:
         *section("args", model_rows(AppArgs)),
         *section("args.limits", dataclass_rows(SessionLimits)),
         *section("args.auth", model_rows(AuthArgs)),
+        *key_file_section(),
         *section("args.gateway", model_rows(GatewayArgs)),
         *section("args.stage0, args.stage1", model_rows(StageArgs)),
     ]
     for name, kind in MODEL_SETTINGS.items():
         parts += model_section(f"args.model_settings of {name}", "", kind)
     return "\n".join([*parts, "\n## Environment\n", *environment_lines(), ""])
+
+
+KEY_FILE: Final = """
+## The key file
+
+`auth.api_keys_file` has one key a line, in plain text that only the service can read, and after a
+key whose it is and what that client may have. A line that begins with `#` is a comment. `none`
+instead of a number lifts a bound.
+
+    s3cret
+    s4cret name=alice max_sessions=4 max_opens_per_minute=30
+    s5cret name=alice
+"""
+KEY_RULES: Final = """
+* Keys with one name are one client with one quota. To replace a key, add a line with the same
+  name, let the clients change over, and take the old line out. What one line of a name says of
+  its bounds holds for all.
+* The file is read again when it has changed; no restart is needed. Put a new one in its place
+  with one rename, so that no half of it is ever read. A file with a wrong line changes nothing
+  while the service runs, and is logged; at the start it is a fault. Messages name line and field,
+  and never a key.
+* With a key that is taken out nobody begins a session any more, nor with client secrets once no
+  key of its name is left. Sessions that are open go on.
+* Keys of `DUPLEX_API_KEYS` have no names. Where no key is asked for, all clients are one:
+  `anyone`.
+* A client over its quota gets an `error` (`session_quota_exceeded`, `rate_limit_exceeded`), then
+  close 1013, before any stage is asked; a refused try is not counted, and a resume is no open.
+  Sessions that are opened with a client secret count against the key that made it.
+"""
+
+
+def key_file_section() -> list[str]:
+    """Return what a line of the key file may say."""
+    fields = attribute_docs(Principal) | attribute_docs(Quota)
+    rows = [f"| `{name}` | {meaning} |" for name, meaning in fields.items()]
+    return [KEY_FILE, "| field | meaning |", "| --- | --- |", *rows, KEY_RULES.rstrip()]
 
 
 def model_section(title: str, prefix: str, kind: type[BaseModel]) -> list[str]:

@@ -51,7 +51,8 @@ SESSIONS_BEGUN: Final = counter(
 SESSIONS_REFUSED: Final = counter(
     GATEWAY,
     "duplex_sessions_refused_total",
-    "Sessions that got no stages. `admission_refused`: no slot was free.",
+    "Sessions that got no stages. `admission_refused`: no slot was free. `too_many_sessions`, "
+    "`too_many_opens`: its client has what its key may have.",
     labels={"reason": OPEN_REFUSALS},
 )
 SESSIONS_ENDED: Final = counter(
@@ -261,7 +262,7 @@ FLOODS: Final = counter(
 DOOR_REFUSALS: Final = counter(
     GATEWAY,
     "duplex_door_refusals_total",
-    "Requests that were turned away before anything was opened for them.",
+    "Requests that were turned away before anything was opened for them. `429`: client secrets.",
     labels={"of": ("socket", "http"), "status": ("401", "403", "429", "503", OTHER)},
 )
 ERRORS_SENT: Final = counter(

@@ -21,7 +21,7 @@ END_REASONS: Final = (
 )
 OPEN_REFUSALS: Final = (
     *("admission_refused", "stage_timeout", "stage_unavailable", "stage_refused", "stage_failed"),
-    *("stage_contract_broken", "client_error", OTHER),
+    *("stage_contract_broken", "too_many_sessions", "too_many_opens", "client_error", OTHER),
 )
 RESPONSE_ENDS: Final = (
     ("completed", "stop"),

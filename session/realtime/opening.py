@@ -5,6 +5,7 @@ from typing import Protocol
 
 from session.ids import SessionId
 from session.realtime.commands import Command
+from session.realtime.rate_limits import ReadRates, no_rates
 
 
 class Reader(Protocol):
@@ -37,3 +38,5 @@ class Opening:
     """This way out is only for what is said before there is a session."""
     is_configured: bool = False
     """The client's settings opened the session; otherwise it began with the server's."""
+    read_rates: ReadRates = no_rates
+    """What the client is told of its rates."""

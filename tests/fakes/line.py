@@ -7,9 +7,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from serve_app.auth import KeyRing
 from serve_app.connection import Connection, Query
 from serve_app.dialects import DUPLEX, DialectKit
 from serve_app.open_sessions import OpenSessions
+from serve_app.quota_desk import QuotaDesk
 from serve_app.session_actor import World
 from serve_app.session_host import SessionHost
 from serve_app.timings import GatewayTimings
@@ -78,7 +80,8 @@ class Line:
             self.meter,
         )
         defaults = self.kit.defaults(descriptor.model_id, descriptor.profile)
-        return SessionHost(world, defaults, facts, self.ids, self.sessions, self.kit)
+        desk = QuotaDesk(KeyRing(), self.sessions, self.limits, self.clock)
+        return SessionHost(world, defaults, facts, self.ids, self.sessions, desk, self.kit)
 
     async def hear(self) -> dict[str, Any]:
         """Wait for the server's next event."""

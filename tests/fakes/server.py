@@ -3,7 +3,7 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from http.client import HTTPResponse
@@ -32,6 +32,7 @@ class Answer:
 
     status: int
     body: Any
+    headers: Mapping[str, str]
 
 
 @dataclass
@@ -148,10 +149,10 @@ async def _found(directory: ScriptedDirectory) -> ScriptedDirectory:
 def _fetch(request: Request) -> Answer:
     try:
         with urlopen(request, timeout=WAIT_S) as response:
-            return Answer(response.status, _read(response))
+            return Answer(response.status, _read(response), dict(response.headers))
     except HTTPError as error:
         with error:
-            return Answer(error.code, _read(error))
+            return Answer(error.code, _read(error), dict(error.headers))
 
 
 def _read(response: HTTPResponse | HTTPError) -> Any:

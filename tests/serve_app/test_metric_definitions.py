@@ -17,6 +17,7 @@ def test_a_definition_keeps_the_rules(metric: Metric) -> None:
     assert re.fullmatch(r"duplex(_[a-z0-9]+)+", metric.name)
     assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
     assert metric.help.endswith(".")
+    assert metric.help.isascii(), "Ray takes no other text"
     assert len(set(metric.label_sets)) == len(metric.label_sets) > 0
     for values in metric.label_sets:
         assert len(values) == len(metric.labels)

@@ -5,15 +5,24 @@ from typing import Any
 
 import pytest
 
+from serve_app.auth import KeyRing
 from serve_app.client_secrets import ClientSecrets
 from serve_app.key_file import Principal
+from serve_app.open_sessions import OpenSessions
+from serve_app.quota_desk import QuotaDesk
 from serve_app.secret_desk import make_secret, read_request
+from session.config import SessionLimits
 from session.errors import ClientError
 from stages.scripted.plugin import PLUGIN
+from tests.fakes.clock import FakeClock
 from tests.fakes.ids import SeqIds
 
 NOW = 1_800_000_000
 ALICE = Principal("alice")
+
+
+def desk(**limits: int) -> QuotaDesk:
+    return QuotaDesk(KeyRing(), OpenSessions(), SessionLimits(**limits), FakeClock())
 
 
 def ask(**fields: Any) -> dict[str, object]:
@@ -21,6 +30,7 @@ def ask(**fields: Any) -> dict[str, object]:
     return make_secret(
         json.dumps(fields).encode(),
         ALICE,
+        quotas=desk(),
         secrets=ClientSecrets(b"key"),
         model=PLUGIN.descriptor,
         ids=SeqIds(),
@@ -34,6 +44,7 @@ def refusal(body: bytes) -> tuple[str, str | None]:
         make_secret(
             body,
             ALICE,
+            quotas=desk(),
             secrets=ClientSecrets(b"key"),
             model=PLUGIN.descriptor,
             ids=SeqIds(),
@@ -114,6 +125,7 @@ def test_what_was_asked_for_is_what_the_secret_stands_for() -> None:
     made = make_secret(
         json.dumps({"session": {"type": "realtime", "instructions": "Be brief."}}).encode(),
         ALICE,
+        quotas=desk(),
         secrets=book,
         model=PLUGIN.descriptor,
         ids=SeqIds(),

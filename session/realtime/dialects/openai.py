@@ -193,7 +193,9 @@ class OpenAIProjector:
         answers, config = self._known.answers, self._known.config
         if isinstance(event, kernel.ResponseStarted) and config is not None:
             conversation_id = None if event.is_out_of_band else self._conversation_id
-            answers[event.response_id] = AnswerWriter(event, config, conversation_id, self._encode)
+            answers[event.response_id] = AnswerWriter(
+                event, config, conversation_id, self._encode, self._opening.read_rates
+            )
         writer = answers[event.response_id]
         yield from writer.write(event)
         if isinstance(event, kernel.ResponseFinished):

@@ -25,6 +25,7 @@ from session.realtime.openai.objects import (
     ResponseObject,
     ResponseOutputObject,
 )
+from session.realtime.rate_limits import ReadRates
 
 AnswerEvent = ResponseStarted | AnswerItemOpened | FunctionCalled | SpeechDelta | ResponseFinished
 
@@ -38,10 +39,12 @@ class AnswerWriter:
         config: SessionConfig,
         conversation_id: str | None,
         encode: Encode,
+        read_rates: ReadRates,
     ) -> None:
         self._id = started.response_id
         self._is_text = "audio" not in started.output_modalities
         self._encode = encode
+        self._read_rates = read_rates
         self._output_index = 0
         """Place of the message among the answer's items."""
         self._texts: list[str] = []
@@ -64,7 +67,7 @@ class AnswerWriter:
         match event:
             case ResponseStarted():
                 yield wire.ResponseCreated(response=self._response)
-                yield wire.RateLimitsUpdated()
+                yield wire.RateLimitsUpdated(rate_limits=shapes.rate_objects(self._read_rates()))
                 if event.has_message:
                     yield from self._opened(event)
             case AnswerItemOpened():

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 from session import errors
@@ -25,6 +25,7 @@ from session.realtime.openai.objects import (
     ItemObject,
     MessageItem,
     OutputAudioPart,
+    RateLimitObject,
     SemanticVadObject,
     ServerVadObject,
     SessionObject,
@@ -32,6 +33,7 @@ from session.realtime.openai.objects import (
     TokenDetails,
     UsageObject,
 )
+from session.realtime.rate_limits import RateLimit
 from session.realtime.server_objects import InputTextPart, OutputTextPart
 from session.snapshot import SessionSnapshot
 from session.unit import SegmentMetrics
@@ -278,6 +280,19 @@ def _sentence(message: str, param: str | None) -> str:
         return f"'{word.group()}'{message[word.end() :]}"
     is_name = word is not None and ("." in word.group() or "_" in word.group())
     return message if is_name else message[:1].upper() + message[1:]
+
+
+def rate_objects(rates: Iterable[RateLimit]) -> tuple[RateLimitObject, ...]:
+    """Return what a client is told of its rates. What is counted are opens of sessions."""
+    return tuple(
+        RateLimitObject(
+            name="requests",
+            limit=rate.limit,
+            remaining=rate.remaining,
+            reset_seconds=round(rate.reset_s, 3),
+        )
+        for rate in rates
+    )
 
 
 def expired_error(reason: str) -> errors.LimitError:

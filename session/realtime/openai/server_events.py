@@ -57,7 +57,8 @@ class Error(OpenAIEvent):
 
 
 class RateLimitsUpdated(OpenAIEvent):
-    """Comes at the beginning of an answer; the list is empty while nothing is limited."""
+    """Comes at the beginning of an answer: how many sessions the owner of the key may still open
+    within the minute (`requests`). The list is empty where that is not limited."""
 
     type: Literal["rate_limits.updated"] = "rate_limits.updated"
     rate_limits: tuple[RateLimitObject, ...] = ()

@@ -198,3 +198,9 @@ def test_a_mute_is_answered_and_changes_nothing(is_muted: bool) -> None:
     effects = d.do(InputMuteSet(is_muted, "m"))
     assert d.events(effects) == [InputMuteChanged(is_muted, "m")]
     assert not d.asked(SubmitUnit)
+
+
+def test_each_mute_is_acknowledged_also_one_that_changes_nothing() -> None:
+    d = Driver()
+    answers = [d.events(d.do(InputMuteSet(is_muted=True, event_id=each))) for each in ("a", "b")]
+    assert answers == [[InputMuteChanged(True, "a")], [InputMuteChanged(True, "b")]]

@@ -15,6 +15,7 @@ from session.realtime.commands import Command, SessionResumeAsked
 from session.realtime.readers import MAX_TEXT_CHARS, bad_value, too_long
 from session.realtime.response_options import read_options
 from session.realtime.session_fields import read_patch
+from session.realtime.tool_fields import read_tools
 from session.socket_stimuli import EventAcked
 from session.stimuli import (
     BargedIn,
@@ -244,7 +245,7 @@ class ResponseCreate(ClientEvent):
 
     def to_command(self) -> Command:
         """Return the stimulus."""
-        return ResponseRequested(read_options(self.response or {}), self.event_id)
+        return ResponseRequested(read_options(self.response or {}, read_tools), self.event_id)
 
 
 class ResponseCancel(ClientEvent):

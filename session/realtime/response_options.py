@@ -10,7 +10,7 @@ from session.realtime.input_items import read_input
 from session.realtime.readers import bad_value, token_limit, wrong_type
 from session.realtime.session_fields import SHARED_SETTINGS, take_output_format
 from session.realtime.setting_names import Named, Setting, flatten, take, take_settings
-from session.realtime.tool_fields import read_tool_choice, read_tools
+from session.realtime.tool_fields import ReadTools, read_tool_choice
 
 MAX_METADATA_KEYS: Final = 16
 MAX_METADATA_KEY_CHARS: Final = 64
@@ -32,15 +32,15 @@ _SETTINGS: Final = (
         for each in SHARED_SETTINGS
         if each.field == "max_output_tokens"
     ),
-    Setting("tools", read_tools, ("tools",)),
     Setting("tool_choice", read_tool_choice, ("tool_choice",)),
 )
 
 
-def read_options(response: Named) -> ResponseOptions:
+def read_options(response: Named, read_tools: ReadTools) -> ResponseOptions:
     """Return the options of one answer."""
     named = flatten(response, _PREFIX)
-    shared = dict(take_settings(named, _SETTINGS, _PREFIX))
+    settings = (*_SETTINGS, Setting("tools", read_tools, ("tools",)))
+    shared = dict(take_settings(named, settings, _PREFIX))
     modalities = shared.pop("output_modalities", None)
     return ResponseOptions(
         output_modalities=modalities,  # type: ignore[arg-type]  # as its setting reads it

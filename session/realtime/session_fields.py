@@ -34,7 +34,7 @@ from session.realtime.readers import (
     whole,
 )
 from session.realtime.setting_names import Named, Setting, flatten, take, take_settings
-from session.realtime.tool_fields import session_tool_choice, session_tools
+from session.realtime.tool_fields import read_tools, session_tool_choice, session_tools
 from session.realtime.turn_detection import read_turn_detection
 
 MAX_ECHO_BYTES: Final = 32_768
@@ -142,7 +142,7 @@ def read_patch(session: Named, prefix: str) -> ConfigPatch:
     _check_overlap(changes, prefix)
     # Read and echoed: what a model does not use is still said back.
     if "tools" in named:
-        changes["tools"] = session_tools(named["tools"], f"{prefix}tools")
+        changes["tools"] = session_tools(named["tools"], f"{prefix}tools", read_tools)
     if "tool_choice" in named:
         changes["tool_choice"] = session_tool_choice(named["tool_choice"], f"{prefix}tool_choice")
     echoed = tuple(_echoed(named))

@@ -6,6 +6,7 @@ and only a model that calls tools refuses it. So the reader says what is wrong i
 
 import json
 import re
+from collections.abc import Callable
 from typing import Final
 
 from session.errors import MalformedEvent
@@ -15,18 +16,19 @@ from session.tools import Tool, ToolChoice, ToolFault, ToolList, ToolUse
 MAX_TOOLS: Final = 128
 MAX_TOOLS_BYTES: Final = 32_768
 """Bound of a whole list as JSON text in UTF-8; no more of it could be echoed."""
+ReadTools = Callable[[object, str], tuple[Tool, ...]]
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-def session_tools(value: object, param: str = "session.tools") -> ToolList:
+def session_tools(value: object, param: str, read: ReadTools) -> ToolList:
     """Read a session's tools; what is wrong with them stands in the value."""
     try:
-        return ToolList(read_tools(value, param))
+        return ToolList(read(value, param))
     except MalformedEvent as error:
         return ToolList(fault=ToolFault.of(error))
 
 
-def session_tool_choice(value: object, param: str = "session.tool_choice") -> ToolChoice:
+def session_tool_choice(value: object, param: str) -> ToolChoice:
     """Read a session's tool choice; what is wrong with it stands in the value."""
     try:
         return read_tool_choice(value, param)
@@ -36,15 +38,31 @@ def session_tool_choice(value: object, param: str = "session.tool_choice") -> To
 
 def read_tools(value: object, param: str) -> tuple[Tool, ...]:
     """Read a list of functions; null is an empty one."""
+    return _read(value, param, lambda entry: True)
+
+
+def read_functions(value: object, param: str) -> tuple[Tool, ...]:
+    """Read the functions of a list that may have other kinds of tools, such as remote servers."""
+    return _read(value, param, is_function)
+
+
+def is_function(entry: object) -> bool:
+    """Whether an entry of a list of tools is a function, or nothing that has a kind."""
+    return not isinstance(entry, dict) or entry.get("type", "function") == "function"
+
+
+def _read(value: object, param: str, is_ours: Callable[[object], bool]) -> tuple[Tool, ...]:
     if value is None:
         return ()
     if not isinstance(value, list):
         raise wrong_type(param, "a list of functions")
-    if len(value) > MAX_TOOLS:
+    # Errors name the place in the client's list.
+    ours = [(place, entry) for place, entry in enumerate(value) if is_ours(entry)]
+    if len(ours) > MAX_TOOLS:
         raise bad_value(param, f"a list of at most {MAX_TOOLS} functions")
-    if len(_json(value).encode()) > MAX_TOOLS_BYTES:
+    if len(_json([entry for _, entry in ours]).encode()) > MAX_TOOLS_BYTES:
         raise too_long(param, f"{MAX_TOOLS_BYTES} bytes of JSON")
-    tools = tuple(_tool(entry, f"{param}.{index}") for index, entry in enumerate(value))
+    tools = tuple(_tool(entry, f"{param}.{place}") for place, entry in ours)
     if len({tool.name for tool in tools}) < len(tools):
         raise bad_value(param, "functions with different names")
     return tools

@@ -210,6 +210,16 @@ def test_tools_of_remote_servers_are_said_back_and_not_called() -> None:
     assert json.loads(dict(config.echoed)["tools"]) == [server]
 
 
+def test_an_error_names_a_tools_place_in_the_clients_list() -> None:
+    tools = [{"type": "mcp", "server_label": "a"}, {"type": "function"}]
+    fault = update(tools=tools).tools.fault
+    assert fault is not None
+    assert (fault.code, fault.param) == ("missing_required_parameter", "session.tools.1.name")
+    refused = read({"type": "response.create", "response": {"tools": tools}})
+    assert isinstance(refused, EventRefused), refused
+    assert refused.error.param == "response.tools.1.name"
+
+
 @pytest.mark.parametrize(
     ("name", "value", "code", "below"),
     [

@@ -69,14 +69,3 @@ def voice_name(value: object, param: str) -> str:
     """Read a voice: its name, or an object with its id."""
     named = value.get("id") if isinstance(value, dict) else value
     return text(MAX_NAME_CHARS)(named, param)
-
-
-def functions_of(value: object) -> object:
-    """Return the functions of a list of tools; other kinds, such as remote servers, are echoed."""
-    if not isinstance(value, list):
-        return value
-    return [
-        tool
-        for tool in value
-        if not isinstance(tool, dict) or tool.get("type", "function") == "function"
-    ]

@@ -7,11 +7,11 @@ from session.config import ResponseOptions
 from session.realtime.openai.beta_names import refuse_beta_names
 from session.realtime.openai.readers import (
     audio_format,
-    functions_of,
     output_modalities,
     token_limit,
 )
 from session.realtime.response_options import read_options
+from session.realtime.tool_fields import read_functions
 
 _PREFIX: Final = "response."
 
@@ -28,6 +28,4 @@ def read_response(response: Mapping[str, object]) -> ResponseOptions:
     output = audio.get("output") if isinstance(audio, dict) else None
     if isinstance(output, dict) and output.get("format") is not None:
         audio_format(output["format"], f"{_PREFIX}audio.output.format")
-    if "tools" in fields:
-        fields["tools"] = functions_of(fields["tools"])
-    return read_options(fields)
+    return read_options(fields, read_functions)

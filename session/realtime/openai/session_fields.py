@@ -16,7 +16,6 @@ from session.realtime.openai.beta_names import refuse_beta_names
 from session.realtime.openai.readers import (
     audio_format,
     bad,
-    functions_of,
     output_modalities,
     token_limit,
     voice_name,
@@ -25,7 +24,12 @@ from session.realtime.openai.turn_detection import read_turn_detection
 from session.realtime.openai.unused_settings import check_unused
 from session.realtime.readers import MAX_TEXT_CHARS, number, text, wrong_type
 from session.realtime.setting_names import Named, Setting, flatten, take_settings
-from session.realtime.tool_fields import session_tool_choice, session_tools
+from session.realtime.tool_fields import (
+    is_function,
+    read_functions,
+    session_tool_choice,
+    session_tools,
+)
 
 MAX_ECHO_BYTES: Final = 32_768
 """A field is echoed only up to this size, as JSON text in UTF-8."""
@@ -76,7 +80,7 @@ def read_session(session: Mapping[str, object], prefix: str = "session.") -> Con
     if named.get("audio.output.voice") is not None:
         changes["voice"] = voice_name(named["audio.output.voice"], f"{prefix}audio.output.voice")
     if "tools" in named:
-        changes["tools"] = session_tools(functions_of(named["tools"]), f"{prefix}tools")
+        changes["tools"] = session_tools(named["tools"], f"{prefix}tools", read_functions)
     if "tool_choice" in named:
         changes["tool_choice"] = session_tool_choice(
             _choice(named["tool_choice"]), f"{prefix}tool_choice"
@@ -113,7 +117,7 @@ def _known_tools(value: object) -> object:
         return []  # null: none
     return [
         {key: tool[key] for key in _TOOL_FIELDS if key in tool}
-        if isinstance(tool, dict) and tool.get("type", "function") == "function"
+        if isinstance(tool, dict) and is_function(tool)
         else tool
         for tool in value
     ]

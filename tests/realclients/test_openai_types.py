@@ -238,7 +238,19 @@ def test_a_cut_is_within_what_was_sent() -> None:
     silent = [*conversation(), {**cut, "item_id": "item_user", "audio_end_ms": 0}]
     assert judge(good) == []
     assert any("cut at 201 ms of 200" in fault for fault in judge(late))
-    assert any("has no sound" in fault for fault in judge(silent))
+    assert any("not spoken" in fault for fault in judge(silent))
+
+
+def test_an_answer_that_ended_before_its_sound_is_cut_at_its_beginning() -> None:
+    cut = {"type": "conversation.item.truncated", "event_id": "cut", "content_index": 0}
+    soundless = [
+        event
+        for event in conversation()
+        if event["type"] not in ("response.output_audio.delta", "response.output_audio.done")
+    ]
+    at_0, at_1 = ({**cut, "item_id": "item_message", "audio_end_ms": ms} for ms in (0, 1))
+    assert judge([*soundless, at_0]) == []
+    assert any("cut at 1 ms of 0" in fault for fault in judge([*soundless, at_1]))
 
 
 LIVE_SESSION = {

@@ -13,6 +13,7 @@ from session.stimuli import (
     ItemRetrieved,
     ItemTruncated,
     PlaybackAcked,
+    ResponseCancelRequested,
     ResponseRequested,
     SpeechArrived,
 )
@@ -92,6 +93,20 @@ def test_a_client_that_rounds_up_may_name_a_millisecond_that_is_not_full(
     d.do(ItemTruncated(item_id, 400))
     d.do(ItemTruncated(item_id, 401))
     assert codes(d) == ["invalid_value"] * 2
+
+
+def test_an_answer_that_was_cancelled_before_its_sound_has_0_ms() -> None:
+    d = Driver(TURN_MODE)
+    d.do(ItemCreated("user", "x"))
+    d.do(ResponseRequested(ResponseOptions()))
+    d.speak("one two")
+    item_id = d.said(ResponseStarted)[0].item_id
+    d.do(ResponseCancelRequested())
+    d.do(ItemTruncated(item_id, 1))
+    assert codes(d) == ["invalid_value"]
+    d.do(ItemTruncated(item_id, 0))
+    assert [each.audio_end_ms for each in d.said(ItemCut)] == [0]
+    assert d.remembered(item_id) == ""
 
 
 def test_what_is_not_there_can_not_be_cut() -> None:

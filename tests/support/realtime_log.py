@@ -76,7 +76,7 @@ class RealtimeLog:
         self._inputs: dict[str, _Input] = {}
         self._speaking: str | None = None
         self._sound_ms: dict[str, float] = {}
-        """Of each assistant item."""
+        """Of each spoken item of the assistant; one that ended before its sound has none."""
         self._conversation_id: str | None = None
         self._readers = self._all_readers()
 
@@ -194,8 +194,9 @@ class RealtimeLog:
 
     def _item_truncated(self, event: Json) -> None:
         item_id = event["item_id"]
+        is_spoken = item_id in self._sound_ms
+        self._note(is_spoken, f"truncates {item_id}, which is not spoken by the assistant")
         sound_ms = self._sound_ms.get(item_id, 0.0)
-        self._note(sound_ms, f"truncates {item_id}, which has no sound")
         longest_ms = math.ceil(round(sound_ms, 6))
         end_ms = event["audio_end_ms"]
         self._note(0 <= end_ms <= longest_ms, f"cut at {end_ms} ms of {longest_ms}")
@@ -351,6 +352,8 @@ class RealtimeLog:
         self._note(at == len(item.parts), f"a part at {at}, and not in its turn")
         self._note(event["part"].get("type"), "a part without a type")
         item.parts.append(_Part(str(event["part"].get("type"))))
+        if event["part"].get("type") == "audio":
+            self._sound_ms.setdefault(item.id, 0.0)
 
     def _part_done(self, event: Json) -> None:
         part = self._open_part(event)

@@ -74,7 +74,7 @@ class KeyRing:
         self._given = tuple(nameless(key.strip()) for key in given if key.strip())
         self._file = file
         self._from_file: tuple[ApiKey, ...] = ()
-        self._read_at: tuple[int, int] | None = None
+        self._read_at: tuple[int, int, int] | None = None
         self._refresh()
 
     @property
@@ -111,7 +111,7 @@ class KeyRing:
         try:
             self._refresh()
         except KeyFileError as error:
-            log.error("%s: %s; its keys stay as they are", self._file, error)
+            log.error("%s; its keys stay as they are", error)
         return self._from_file + self._given
 
     def _refresh(self) -> None:
@@ -120,7 +120,7 @@ class KeyRing:
             return
         try:
             stat = self._file.stat()
-            stamp = (stat.st_mtime_ns, stat.st_size)
+            stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
             if stamp == self._read_at:
                 return
             written = self._file.read_bytes()
@@ -128,7 +128,10 @@ class KeyRing:
             log.warning("a file of keys can not be read, its keys stay as they are: %s", error)
             return
         self._read_at = stamp
-        self._from_file = read_keys(written)
+        try:
+            self._from_file = read_keys(written)
+        except KeyFileError as error:
+            raise KeyFileError(f"{self._file}: {error}") from None
 
 
 class Doorkeeper:

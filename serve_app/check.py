@@ -155,7 +155,7 @@ def _wrong_with(file: Path) -> str | None:
     try:
         is_right = not file.exists() or not KeyRing(file=file).is_empty
     except KeyFileError as error:
-        return f"{file}: {error}"
+        return str(error)
     return None if is_right else f"{file} has no key in it, or can not be read"
 
 

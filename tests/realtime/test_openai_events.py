@@ -34,6 +34,7 @@ from session.events import (
 from session.ids import ItemId
 from session.realtime.dialects.openai import VENDOR_EVENTS
 from session.realtime.opening import ClientHabits
+from session.realtime.rate_limits import RateLimit
 from tests.realtime.openai_wire import CONFIG, OPENING, Projection
 from tests.realtime.samples import (
     CALL,
@@ -239,6 +240,20 @@ def test_a_spoken_answer() -> None:
     assert (done["status"], done["status_details"]) == ("completed", None)
     assert done["conversation_id"] == "conv_1"
     assert done["usage"]["output_token_details"] == {"text_tokens": 0, "audio_tokens": 4}
+
+
+def test_an_answer_begins_with_the_rates_as_they_are_then() -> None:
+    left = iter([2, 1])
+
+    def rates() -> tuple[RateLimit, ...]:
+        return (RateLimit(limit=3, remaining=next(left), reset_s=41.23456),)
+
+    projection = Projection(opening=replace(OPENING, read_rates=rates))
+    told = [projection.send(ASKED, FINISHED)[1] for _ in range(2)]
+    assert [each["rate_limits"] for each in told] == [
+        [{"name": "requests", "limit": 3, "remaining": n, "reset_seconds": 41.235}] for n in (2, 1)
+    ]
+    assert Projection().send(ASKED)[1]["rate_limits"] == []
 
 
 def test_an_answer_that_says_nothing_opens_and_closes_what_it_has() -> None:

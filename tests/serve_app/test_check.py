@@ -1,13 +1,17 @@
 """The check of a deploy file: what it finds, how it says so, and how it exits."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ray import serve
 
+from serve_app.app import build_app
 from serve_app.check import check_text, main
 from serve_app.exposure import is_loopback
+from serve_app.key_file import KeyFileError
 
 ROOT = Path(__file__).parents[2]
 
@@ -131,6 +135,16 @@ def test_a_key_file_with_a_wrong_line_is_a_fault_that_shows_no_key(tmp_path: Pat
     [said] = faults(deploy({"auth": {"api_keys_file": str(keys)}}))
     assert said.startswith(f"{ARGS}auth.api_keys_file: {keys}: line 2: max_sessions must be a ")
     assert "s4cret" not in said
+
+
+def test_no_application_is_built_on_a_key_file_with_a_wrong_line(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("s3cret alice\n")
+    args = {"model": "scripted", "auth": {"api_keys_file": str(keys)}}
+    with pytest.raises(KeyFileError, match=re.escape(f"{keys}: line 1: word 2 ")):
+        build_app(args)
+    keys.write_text("s3cret name=alice\n")
+    assert isinstance(build_app(args), serve.Application)
 
 
 def test_a_key_file_without_keys_is_no_key(tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ def _stage(name: str, own: StageArgs, args: AppArgs, selected: SelectedModel) ->
         num_cpus=own.num_cpus,
         num_gpus=own.num_gpus,
         resources=own.resources,
+        tracing=args.tracing.settings(),
     )
     deployment = serve.deployment(
         name=name,

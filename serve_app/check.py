@@ -33,6 +33,7 @@ from serve_app.settings import (
     read_args,
     select_model,
 )
+from serve_app.tracing.settings import ENDPOINT_VARIABLES, endpoint_fault, endpoint_in
 
 IMPORT_PATH: Final = "serve_app.app:build_app"
 DEPLOYMENTS: Final = ("Gateway", "Stage0", "Stage1")
@@ -121,6 +122,16 @@ def _check_app(
     for index, deployment in enumerate(app.deployments):
         yield from target_faults(f"{path}.deployments.{index}", deployment, most)
     yield from _check_exposure(f"{path}.args", args, schema, environ)
+    if args.tracing.endpoint is None:
+        yield from _check_traces(environ)
+
+
+def _check_traces(environ: Mapping[str, str]) -> Iterator[Fault]:
+    """Refuse an address in the environment that no span would ever reach."""
+    endpoint = endpoint_in(environ)
+    fault = None if endpoint is None else endpoint_fault(endpoint)
+    if fault is not None:
+        yield Fault(" or ".join(ENDPOINT_VARIABLES), fault)
 
 
 def _check_exposure(

@@ -45,6 +45,11 @@ def unix_now_s() -> int:
     return int(time.time())  # noqa: TID251 - the one place
 
 
+def unix_now_ns() -> int:
+    """Nanoseconds of the wall clock, for traces, which are put together from several machines."""
+    return time.time_ns()
+
+
 async def sleep_until(clock: Clock, at_s: float) -> None:
     """Wait until the clock reaches `at_s`."""
     reached = asyncio.Event()

@@ -242,8 +242,9 @@ class Connection:
             return
 
     def _measure(self, sent: Frame) -> None:
-        if sent.is_speech:
+        if sent.speech is not None:
             self._host.world.timings.send(self._clock.now() - sent.at_s)
+            self._outbound.sent(sent.speech)
 
     # --- the end ------------------------------------------------------------------------------
 

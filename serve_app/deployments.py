@@ -18,6 +18,7 @@ from ray.exceptions import RayActorError, RayError
 
 from serve_app.engine_actor import Stage0Actor, Stage1Actor
 from serve_app.lease import LeaseEnd, LeaseEnded, LeaseGranted, LeaseItem, LeaseRefused
+from serve_app.tracing.settings import NO_TRACING, TracingSettings
 from session.config import SessionLimits
 from session.errors import DuplexError, StageContractBroken, StageUnavailable
 from session.ids import SessionId
@@ -43,6 +44,7 @@ class StagePlan:
     num_cpus: float
     num_gpus: float
     resources: dict[str, float] = field(default_factory=dict)
+    tracing: TracingSettings = NO_TRACING
 
 
 class Witness:
@@ -121,7 +123,7 @@ def _start_engine(plan: StagePlan) -> Any:
         resources=dict(plan.resources),
         max_concurrency=CALLS_PER_SESSION * plan.limits.max_sessions + SPARE_CALLS,
     )
-    return actor.remote(plan.model, plan.settings, plan.limits)
+    return actor.remote(plan.model, plan.settings, plan.limits, plan.tracing)
 
 
 def _contract_error(ours: Descriptor, theirs: Descriptor) -> StageContractBroken:

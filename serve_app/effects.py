@@ -16,6 +16,7 @@ from typing import Any, Final, assert_never
 from serve_app.clock import Clock, Timer, sleep_until
 from serve_app.outbound import Outbound
 from serve_app.ports import SpeechRef, StageDirectory, StageSession
+from serve_app.traced_units import NO_TRACE, SessionTrace
 from serve_app.voice_sample import with_voice
 from session.config import SessionLimits
 from session.effects import (
@@ -112,6 +113,7 @@ class Shell:
     current_fence: Callable[[], Fence]
     answer_socket: Callable[[AttachmentId, Event | None], None]
     """Tells a socket that asked for the session why it does not get it, or None: it has it."""
+    trace: SessionTrace = NO_TRACE
     stages: StageSession | None = None
     speech: KeptSpeech = field(default_factory=KeptSpeech)
     timer: Timer | None = None
@@ -238,6 +240,7 @@ async def _submit_unit(effect: SubmitUnit, shell: Shell) -> None:
             operation_id=effect.operation_id,
             unit=effect.unit,
             config_generation=effect.config_generation,
+            trace=shell.trace.unit(effect.fence, effect.seq),
         )
     except (StageError, ClientError) as error:
         shell.post(UnitFailed(effect.fence, effect.seq, error))
@@ -263,8 +266,9 @@ async def _speak(effect: Synthesize, speech: SpeechRef, shell: Shell) -> None:
     await _after_cancel(shell)
     fence, seq = effect.fence, effect.seq
     try:
+        trace = shell.trace.speech(fence, seq)
         # A cancelled task ends the port's generator where it waits, and so the remote call.
-        async for chunk in shell.opened().speak(fence, seq=seq, speech=speech):
+        async for chunk in shell.opened().speak(fence, seq=seq, speech=speech, trace=trace):
             shell.post(SpeechArrived(fence, seq, chunk))
     except StageError as error:
         shell.post(SpeechFailed(fence, seq, error))

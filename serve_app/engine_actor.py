@@ -28,6 +28,10 @@ from serve_app.metrics.definitions import (
 )
 from serve_app.metrics.meter import NO_METER, REFRESH_S, Meter
 from serve_app.metrics.ray_meter import engine_meter
+from serve_app.tracing.opening import open_tracer
+from serve_app.tracing.settings import NO_TRACING, TracingSettings
+from serve_app.tracing.stage_call import TracedCall, traced_call
+from serve_app.tracing.tracer import NO_TRACER, TraceParent, Tracer
 from session.config import RuntimeConfig, SessionLimits
 from session.errors import DuplexError, StageFailed, StageRefused
 from session.fence import Fence
@@ -61,6 +65,7 @@ class Engine:
     """What both engines have in common."""
 
     stage: ClassVar[str]
+    _tracer: Tracer
 
     def __init__(
         self,
@@ -200,6 +205,17 @@ class Engine:
             self._meter.set(KV_TOKENS, memory.reserved, self.stage, "reserved")
             self._meter.set(KV_TOKENS, memory.capacity, self.stage, "capacity")
 
+    def _traced(self, name: str, trace: TraceParent | None, fence: Fence, seq: int) -> TracedCall:
+        return traced_call(
+            self._tracer,
+            name,
+            trace,
+            fence=fence,
+            seq=seq,
+            clock=self._clock,
+            holds=self._guarded.holds,
+        )
+
     def _need_lease(self, fence: Fence) -> None:
         lease = self._book.of(fence.session_id, fence.incarnation)
         if lease is None or lease.is_over:
@@ -235,22 +251,32 @@ class Stage0Engine(Engine):
         clock: Clock | None = None,
         on_death: Callable[[str], None] = end_process,
         meter: Meter = NO_METER,
+        tracer: Tracer = NO_TRACER,
     ) -> None:
         clock = clock or MonotonicClock()
+        self._tracer = tracer
         cache_size = limits.completed_append_cache_size
         self._door = Stage0Door(model, cache_size=cache_size, now=clock.now)
         super().__init__(model, self._door, limits, clock=clock, on_death=on_death, meter=meter)
         self._recent_unit_ms = 0.0
 
     async def append(
-        self, fence: Fence, seq: int, operation_id: OperationId, unit: Unit, generation: int
+        self,
+        fence: Fence,
+        seq: int,
+        operation_id: OperationId,
+        unit: Unit,
+        generation: int,
+        trace: TraceParent | None = None,
     ) -> tuple[UnitResult, Speech | None]:
         """Give one unit to the model. Two values, so that a caller need not fetch the speech."""
         self._need_lease(fence)
         began = self._clock.now()
-        appended = await self._door.append(
-            fence, seq=seq, operation_id=operation_id, unit=unit, config_generation=generation
-        )
+        with self._traced("stage0.append", trace, fence, seq) as call:
+            appended = await self._door.append(
+                fence, seq=seq, operation_id=operation_id, unit=unit, config_generation=generation
+            )
+            call.answered(appended.result)
         took_ms = 1000 * (self._clock.now() - began)
         self._recent_unit_ms += 0.2 * (took_ms - self._recent_unit_ms)
         return appended.result, appended.speech
@@ -271,41 +297,59 @@ class Stage1Engine(Engine):
         limits: SessionLimits,
         clock: Clock | None = None,
         meter: Meter = NO_METER,
+        tracer: Tracer = NO_TRACER,
     ) -> None:
         clock = clock or MonotonicClock()
+        self._tracer = tracer
         self._door = Stage1Door(model, now=clock.now)
         super().__init__(model, self._door, limits, clock=clock, on_death=end_process, meter=meter)
 
     async def speak(
-        self, fence: Fence, seq: int, speech: Speech
+        self, fence: Fence, seq: int, speech: Speech, trace: TraceParent | None = None
     ) -> AsyncGenerator[SpeechChunk, None]:
         """Stream one unit's speech."""
         self._need_lease(fence)
-        stream = self._door.speak(fence, seq=seq, speech=speech)
-        try:
-            async for chunk in stream:
-                record_chunk(self._meter, chunk)
-                yield chunk
-        finally:
-            await stream.aclose()
+        with self._traced("stage1.speak", trace, fence, seq) as call:
+            stream = self._door.speak(fence, seq=seq, speech=speech)
+            try:
+                async for chunk in stream:
+                    record_chunk(self._meter, chunk)
+                    call.made(chunk)
+                    yield chunk
+            finally:
+                await stream.aclose()
 
 
 class Stage0Actor(Stage0Engine):
     """Stage0's engine as an actor: finds its model in the process that it will live in."""
 
-    def __init__(self, plugin: str, settings: dict[str, Any], limits: SessionLimits) -> None:
+    def __init__(
+        self,
+        plugin: str,
+        settings: dict[str, Any],
+        limits: SessionLimits,
+        tracing: TracingSettings = NO_TRACING,
+    ) -> None:
         model = load_plugin(plugin).make_stage0(settings)
-        super().__init__(model, limits, meter=engine_meter(self.stage))
+        meter, clock = engine_meter(self.stage), MonotonicClock()
+        tracer = open_tracer(tracing, self.stage, clock=clock)
+        super().__init__(model, limits, clock, meter=meter, tracer=tracer)
 
     async def append_by_value(
-        self, fence: Fence, seq: int, operation_id: OperationId, unit: Unit, generation: int
+        self,
+        fence: Fence,
+        seq: int,
+        operation_id: OperationId,
+        unit: Unit,
+        generation: int,
+        trace: TraceParent | None = None,
     ) -> tuple[UnitResult | DuplexError, Speech | None]:
         """Append, with an error as the first value.
 
         Raised, it would stand in both values, and Ray logs the one that nobody looks into.
         """
         try:
-            return await self.append(fence, seq, operation_id, unit, generation)
+            return await self.append(fence, seq, operation_id, unit, generation, trace)
         except DuplexError as error:
             return error, None
 
@@ -313,6 +357,14 @@ class Stage0Actor(Stage0Engine):
 class Stage1Actor(Stage1Engine):
     """Stage1's engine as an actor: finds its model in the process that it will live in."""
 
-    def __init__(self, plugin: str, settings: dict[str, Any], limits: SessionLimits) -> None:
+    def __init__(
+        self,
+        plugin: str,
+        settings: dict[str, Any],
+        limits: SessionLimits,
+        tracing: TracingSettings = NO_TRACING,
+    ) -> None:
         model = load_plugin(plugin).make_stage1(settings)
-        super().__init__(model, limits, meter=engine_meter(self.stage))
+        meter, clock = engine_meter(self.stage), MonotonicClock()
+        tracer = open_tracer(tracing, self.stage, clock=clock)
+        super().__init__(model, limits, clock, meter=meter, tracer=tracer)

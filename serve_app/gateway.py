@@ -49,6 +49,7 @@ from serve_app.session_host import SessionHost
 from serve_app.settings import GatewaySettings
 from serve_app.speech_scorer import OpenScorer, SileroScorers
 from serve_app.timings import GatewayTimings
+from serve_app.tracing.opening import open_tracer
 from serve_app.wrong_doors import add_refusals
 from session.errors import DuplexError, LocalProtocolError, StageError, UnsupportedOption
 from session.fitting import fitted
@@ -117,6 +118,7 @@ class Gateway:
         )
         self._clock = clock or MonotonicClock()
         self.quotas = QuotaDesk(keys, self.sessions, settings.limits, self._clock)
+        self.tracer = open_tracer(settings.tracing, "gateway", clock=self._clock)
         self.watch = GatewayWatch(meter, self.sessions, self._clock)
         self._open_scorer = open_scorer or SileroScorers().open
         self._open_directory = open_directory
@@ -162,6 +164,7 @@ class Gateway:
     async def close(self) -> None:
         """End every session, politely."""
         await self.sessions.close_all("server_shutdown", within_s=SHUTDOWN_S)
+        await asyncio.to_thread(self.tracer.close)
 
     async def _serve(
         self, accepted: AsgiSocket, socket: WebSocket, choose: ChooseKit, admitted: Admitted
@@ -205,6 +208,7 @@ class Gateway:
             self.timings,
             self.meter,
             self.watch.fairness,
+            self.tracer,
         )
         facts = ServerFacts(
             model_id=descriptor.model_id,

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from serve_app.clock import Clock
 from session.effects import CloseSocket, Output
+from session.events import SpeechDelta
 from session.fence import Fence
 from session.ids import AttachmentId
 from session.outbox import Frame, Outbox
@@ -13,8 +14,17 @@ from session.outbox import Frame, Outbox
 class Outbound:
     """A session's outbox, with somebody waiting at it."""
 
-    def __init__(self, outbox: Outbox, *, clock: Clock, fence: Callable[[], Fence]) -> None:
+    def __init__(
+        self,
+        outbox: Outbox,
+        *,
+        clock: Clock,
+        fence: Callable[[], Fence],
+        sent: Callable[[SpeechDelta], None] = lambda _: None,
+    ) -> None:
         self.outbox = outbox
+        self.sent = sent
+        """To be told of each piece of speech that has been given to a socket."""
         self._clock = clock
         self._fence = fence
         self._changed = asyncio.Event()

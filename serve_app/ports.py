@@ -7,6 +7,7 @@ resolves, so a unit's hidden rows travel from Stage0's node straight to Stage1's
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple, Protocol
 
+from serve_app.tracing.tracer import TraceParent
 from session.config import RuntimeConfig
 from session.fence import Fence
 from session.ids import OperationId
@@ -26,6 +27,8 @@ class AppendedRef(NamedTuple):
 class StageSession(Protocol):
     """Both stages, leased and opened for one session.
 
+    With `trace`, a call goes on with the trace of its unit.
+
     Every method raises `session.errors.StageError` (or a LimitError at open) and nothing else but
     ClientError, where the model refuses what a client asked for: at open, append and configure.
     After `close` or a loss, later calls fail at once, before anything is submitted.
@@ -39,11 +42,14 @@ class StageSession(Protocol):
         operation_id: OperationId,
         unit: Unit,
         config_generation: int,
+        trace: TraceParent | None = None,
     ) -> AppendedRef:
         """Give one unit to Stage0."""
         ...
 
-    def speak(self, fence: Fence, *, seq: int, speech: SpeechRef) -> AsyncIterator[SpeechChunk]:
+    def speak(
+        self, fence: Fence, *, seq: int, speech: SpeechRef, trace: TraceParent | None = None
+    ) -> AsyncIterator[SpeechChunk]:
         """Stream a unit's speech from Stage1. Closing the iterator cancels the remote call."""
         ...
 

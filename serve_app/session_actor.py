@@ -26,6 +26,8 @@ from serve_app.ports import StageDirectory
 from serve_app.session_observer import observe
 from serve_app.speech_scorer import OpenScorer
 from serve_app.timings import GatewayTimings
+from serve_app.traced_units import session_trace
+from serve_app.tracing.tracer import NO_TRACER, Tracer
 from session.config import SessionLimits
 from session.effects import CloseSocket, Effect, Emit, SubmitUnit
 from session.errors import (
@@ -71,6 +73,7 @@ class World:
     timings: GatewayTimings
     meter: Meter = NO_METER
     fairness: Fairness = field(default_factory=Fairness)
+    tracer: Tracer = NO_TRACER
 
 
 class SessionActor:
@@ -90,7 +93,10 @@ class SessionActor:
         self._observer = observe(
             session, world.meter, world.fairness, dialect=dialect, unit_ms=unit_ms
         )
-        self.outbound = Outbound(outbox, clock=world.clock, fence=lambda: session.fence)
+        self._trace = session_trace(session, world.tracer, world.clock)
+        self.outbound = Outbound(
+            outbox, clock=world.clock, fence=lambda: session.fence, sent=self._trace.sent
+        )
         self._asking: dict[AttachmentId, asyncio.Future[Event | None]] = {}
         self._mailbox = Mailbox(world.limits.max_pending_input_bytes_per_session)
         self._audio = InputAudio(world.open_scorer)
@@ -171,6 +177,7 @@ class SessionActor:
             await self._give_up(shell)
         finally:
             self._observer.ended(now=self._world.clock.now())
+            self._trace.ended()
             self._refuse_from_now_on()
             self.outbound.finish()
 
@@ -184,6 +191,7 @@ class SessionActor:
             post=self.post,
             current_fence=lambda: self._session.fence,
             answer_socket=self._answer_socket,
+            trace=self._trace,
         )
 
     async def _run_mailbox(self, shell: Shell) -> None:
@@ -209,6 +217,7 @@ class SessionActor:
         for effect in effects:
             perform(effect, shell)
         self._observer.handled(stimulus, effects, at_s=shell.now_s, now=now)
+        self._trace.handled(stimulus, effects, at_s=shell.now_s, now=now)
         return effects
 
     async def _stimuli(self, letter: Letter) -> Sequence[Stimulus]:

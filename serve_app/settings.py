@@ -10,8 +10,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    create_model,
+    field_validator,
+)
 
+from serve_app.tracing.settings import (
+    ENDPOINT_VARIABLES,
+    NO_TRACING,
+    TracingSettings,
+    endpoint_fault,
+)
 from session.config import SessionLimits
 from stages.contract import Plugin
 from stages.plugin_check import check_plugin
@@ -23,6 +36,9 @@ ADMIN_KEYS_VARIABLE: Final = "DUPLEX_ADMIN_KEYS"
 """Environment variable with admin keys, separated by commas. They open /admin/ and nothing else."""
 CHECKPOINT_VARIABLE: Final = "DUPLEX_CHECKPOINT"
 """Environment variable with the folder of a checkpoint, which `model: auto` then runs."""
+TRACES_VARIABLE: Final = ENDPOINT_VARIABLES[1]
+"""Environment variable with an address for OTLP over HTTP; traces go there where `tracing.endpoint`
+is null. OpenTelemetry's other standard variables hold too (operations.md, Traces)."""
 CHECKPOINT_MODEL: Final = "minicpmo"
 DEFAULT_MODEL: Final = "embedded"
 
@@ -100,6 +116,29 @@ class GatewayArgs(_Settings):
     """Let everybody read /metrics, also where the service has keys."""
 
 
+class TracingArgs(_Settings):
+    """Where the traces of units go."""
+
+    endpoint: str | None = None
+    """Address of whatever takes OTLP over HTTP, such as `http://127.0.0.1:4318`; `/v1/traces` is
+    added. null: the one of OpenTelemetry's own variables, and no traces where there is none."""
+    sample_ratio: float | None = Field(default=None, ge=0, le=1)
+    """Share of the units that are traced. null: what OpenTelemetry's own variables say, else all
+    of them."""
+
+    @field_validator("endpoint")
+    @classmethod
+    def _is_address(cls, endpoint: str | None) -> str | None:
+        fault = None if endpoint is None else endpoint_fault(endpoint)
+        if fault is not None:
+            raise ValueError(fault)
+        return endpoint
+
+    def settings(self) -> TracingSettings:
+        """Return them as every process gets them."""
+        return TracingSettings(self.endpoint, self.sample_ratio)
+
+
 class StageArgs(_Settings):
     """What the engine of one replica of a stage is given."""
 
@@ -128,6 +167,8 @@ class AppArgs(_Settings):
     """What the hearing and deciding half is given."""
     stage1: StageArgs = Field(default_factory=StageArgs)
     """What the speaking half is given."""
+    tracing: TracingArgs = Field(default_factory=TracingArgs)
+    """Where the traces of units go."""
 
     def session_limits(self) -> SessionLimits:
         """Return the limits as the session kernel knows them."""
@@ -148,6 +189,7 @@ class GatewaySettings:
     allowed_origins: tuple[str, ...] = ()
     debug: bool = False
     metrics_public: bool = False
+    tracing: TracingSettings = NO_TRACING
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +243,7 @@ def gateway_settings(args: AppArgs) -> GatewaySettings:
         allowed_origins=args.gateway.allowed_origins,
         debug=args.gateway.debug,
         metrics_public=args.gateway.metrics_public,
+        tracing=args.tracing.settings(),
     )
 
 

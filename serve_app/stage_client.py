@@ -20,6 +20,7 @@ from serve_app.deployments import Witness
 from serve_app.leased_stage import LeasedStage, take_lease
 from serve_app.ports import AppendedRef, SpeechRef
 from serve_app.stage_errors import let_go, stage_errors
+from serve_app.tracing.tracer import TraceParent
 from session.config import RuntimeConfig, SessionLimits
 from session.errors import DuplexError, StageContractBroken, StageUnavailable
 from session.fence import Fence
@@ -50,10 +51,12 @@ class RayStageSession:
         operation_id: OperationId,
         unit: Unit,
         config_generation: int,
+        trace: TraceParent | None = None,
     ) -> AppendedRef:
         """Give one unit to Stage0. The speech stays a reference."""
+        appending = self._stage0.engine.append_by_value
         result, speech = await self._stage0.call_for_two(
-            self._stage0.engine.append_by_value, fence, seq, operation_id, unit, config_generation
+            appending, fence, seq, operation_id, unit, config_generation, trace
         )
         if isinstance(result, DuplexError):
             raise result
@@ -62,10 +65,10 @@ class RayStageSession:
         return AppendedRef(result, speech)
 
     async def speak(
-        self, fence: Fence, *, seq: int, speech: SpeechRef
+        self, fence: Fence, *, seq: int, speech: SpeechRef, trace: TraceParent | None = None
     ) -> AsyncGenerator[SpeechChunk, None]:
         """Stream a unit's speech from Stage1. Closing the iterator cancels the remote call."""
-        chunks = self._stage1.stream(self._stage1.engine.speak, fence, seq, speech)
+        chunks = self._stage1.stream(self._stage1.engine.speak, fence, seq, speech, trace)
         try:
             async for chunk in chunks:
                 yield chunk

@@ -89,8 +89,8 @@ class Frame:
     text: str
     at_s: float
     """When the cause of it came in."""
-    is_speech: bool = False
-    """Whether it ends what a chunk of speech became."""
+    speech: SpeechDelta | None = None
+    """The piece of speech that it is the end of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +289,8 @@ class Outbox:
 
     def _frames(self, event: Event, at_s: float, *, keeps: bool, now: float) -> list[Frame]:
         sent = self._projector.project(event)
-        last = len(sent) - 1 if isinstance(event, SpeechDelta) else -1
+        speech = event if isinstance(event, SpeechDelta) else None
+        last = len(sent) - 1
         frames = []
         for index, wire_event in enumerate(sent):
             is_kept = keeps and wire_event.is_journaled and not self.journal.is_overflowed
@@ -297,7 +298,7 @@ class Outbox:
             text = wire_event.to_text(self._ids.new("event"), seq)
             if is_kept:
                 self.journal.record(text, now=now)
-            frames.append(Frame(text, at_s, is_speech=index == last))
+            frames.append(Frame(text, at_s, speech if index == last else None))
         return frames
 
 

@@ -53,6 +53,10 @@ class Stage0Door:
         """Return the current fence of a session that is still bound."""
         return self._held.fence_of(session_id)
 
+    def holds(self, fence: Fence) -> bool:
+        """Whether `fence` is the present one of a session that is still bound."""
+        return self._held.holds(fence)
+
     async def open(self, fence: Fence, runtime: RuntimeConfig) -> None:
         """Bind a session. Raises StageRefused for an incarnation that is not newer."""
         await self._held.open(fence, runtime)
@@ -178,6 +182,10 @@ class Stage1Door:
     def fence_of(self, session_id: SessionId) -> Fence | None:
         """Return the current fence of a session that is still bound."""
         return self._held.fence_of(session_id)
+
+    def holds(self, fence: Fence) -> bool:
+        """Whether `fence` is the present one of a session that is still bound."""
+        return self._held.holds(fence)
 
     async def open(self, fence: Fence, runtime: RuntimeConfig) -> None:
         """Bind a session. Raises StageRefused for an incarnation that is not newer."""

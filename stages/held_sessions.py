@@ -157,6 +157,11 @@ class HeldSessions:
         binding = self._bound.get(session_id)
         return None if binding is None else binding.fence
 
+    def holds(self, fence: Fence) -> bool:
+        """Whether `fence` is the present one of a session that is still bound."""
+        current = self.fence_of(fence.session_id)
+        return current is not None and current.judge(fence) is FenceVerdict.CURRENT
+
     def admit(self, fence: Fence) -> Binding:
         """Return the binding that `fence` may use now."""
         binding = self._bound.get(fence.session_id)

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from serve_app import settings
 from serve_app.http_errors import http_status
 from serve_app.key_file import Principal, Quota
-from serve_app.settings import AppArgs, AuthArgs, GatewayArgs, StageArgs
+from serve_app.settings import AppArgs, AuthArgs, GatewayArgs, StageArgs, TracingArgs
 from session import errors
 from session.config import SessionLimits
 from session.errors import DuplexError
@@ -198,6 +198,7 @@ def config_page() -> str:
         *key_file_section(),
         *section("args.gateway", model_rows(GatewayArgs)),
         *section("args.stage0, args.stage1", model_rows(StageArgs)),
+        *section("args.tracing", model_rows(TracingArgs)),
     ]
     for name, kind in MODEL_SETTINGS.items():
         parts += model_section(f"args.model_settings of {name}", "", kind)

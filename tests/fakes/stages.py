@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from serve_app.ports import AppendedRef, SpeechRef
+from serve_app.tracing.tracer import TraceParent
 from session.config import RuntimeConfig
 from session.errors import AdmissionRefused, DuplexError, StageError, StageUnavailable
 from session.fence import Fence
@@ -26,6 +27,7 @@ class Call:
     name: str
     fence: Fence
     seq: int = 0
+    trace: TraceParent | None = None
 
 
 @dataclass
@@ -62,9 +64,11 @@ class Knobs:
         """Names of all calls so far; what came back is left out."""
         return [call.name for call in self.calls if call.name not in {"answer", "chunk"}]
 
-    async def enter(self, name: str, fence: Fence, seq: int = 0) -> None:
+    async def enter(
+        self, name: str, fence: Fence, seq: int = 0, trace: TraceParent | None = None
+    ) -> None:
         """Note a call; hold it or fail it as the test wants."""
-        self.calls.append(Call(name, fence, seq))
+        self.calls.append(Call(name, fence, seq, trace))
         self._came[name].set()
         if name in self._held:
             await self._held[name].wait()
@@ -104,10 +108,11 @@ class ScriptedStages:
         operation_id: OperationId,
         unit: Unit,
         config_generation: int,
+        trace: TraceParent | None = None,
     ) -> AppendedRef:
         """Give one unit to Stage0."""
         self._check()
-        await self._knobs.enter("append", fence, seq)
+        await self._knobs.enter("append", fence, seq, trace)
         appended = await self._directory.stage0.append(
             fence,
             seq=seq,
@@ -121,13 +126,13 @@ class ScriptedStages:
         return AppendedRef(appended.result, ref)
 
     async def speak(
-        self, fence: Fence, *, seq: int, speech: SpeechRef
+        self, fence: Fence, *, seq: int, speech: SpeechRef, trace: TraceParent | None = None
     ) -> AsyncGenerator[SpeechChunk, None]:
         """Stream a unit's speech from Stage1."""
         self._check()
         self.open_iterators += 1
         try:
-            await self._knobs.enter("speak", fence, seq)
+            await self._knobs.enter("speak", fence, seq, trace)
             spoken = speech.open_at_stage1()
             async for chunk in self._directory.stage1.speak(fence, seq=seq, speech=spoken):
                 await self._knobs.enter("chunk", fence, seq)

@@ -80,6 +80,18 @@ ARGS = "applications.0.args."
             ),
             "applications.0.deployments.0.autoscaling_config.target_ongoing_requests: must",
         ),
+        (
+            deploy({"tracing": {"endpoint": "collector:4317"}}),
+            f"{ARGS}tracing.endpoint: value error, 'collector:4317' is no address for OTLP",
+        ),
+        (
+            deploy({"tracing": {"sample_ratio": 2.0}}),
+            f"{ARGS}tracing.sample_ratio: input should be less than or equal to 1",
+        ),
+        (
+            deploy(runtime_env={"env_vars": {"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4317"}}),
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT: 'collector:4317",
+        ),
         (deploy(import_path="other.app:build"), "applications: none has import_path"),
         (deploy(name=""), "applications: value error, Application names must be nonempty"),
         (deploy(rout_prefix="/"), "applications.0.rout_prefix: is not a known field"),

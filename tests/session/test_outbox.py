@@ -131,7 +131,8 @@ def test_the_last_frame_of_a_chunk_ends_it() -> None:
     way.do(Emit(delta("one two")))
     way.say("x")
     frames = [way.outbox.next(A, fence=OLD, now=0.0) for _ in range(3)]
-    assert [frame.is_speech for frame in frames if isinstance(frame, Frame)] == [False, True, False]
+    speech = [frame.speech for frame in frames if isinstance(frame, Frame)]
+    assert speech == [None, delta("one two"), None]
 
 
 # --- stale ----------------------------------------------------------------------------------------

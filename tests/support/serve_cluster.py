@@ -46,10 +46,12 @@ class ServeCluster:
         args: Mapping[str, Any] | None = None,
         replicas: Mapping[str, int] | None = None,
         scaling: Mapping[str, Mapping[str, Any]] | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """Deploy a file of deploy/ with some of its values replaced, and wait until it runs.
 
-        `scaling` is the autoscaling_config of a deployment, instead of a number of replicas.
+        `scaling` is the autoscaling_config of a deployment, instead of a number of replicas, and
+        `environment` what the application's processes find set besides.
         """
         # Serve has no public call for what `serve run FILE` does.
         from ray.serve.context import _get_global_client  # noqa: PLC0415 - needs the environment
@@ -67,6 +69,8 @@ class ServeCluster:
             if config is not None:
                 del deployment["num_replicas"]
                 deployment["autoscaling_config"] = dict(config)
+        if environment:
+            tree["applications"][0]["runtime_env"] = {"env_vars": dict(environment)}
         tree["http_options"]["port"] = self.port
         client = _get_global_client()
         assert client is not None

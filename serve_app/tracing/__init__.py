@@ -1,0 +1,1 @@
+"""Traces: one for each unit, over the processes that it goes through."""

@@ -1,0 +1,209 @@
+"""The way of spans out of a process: over real HTTP, bounded, quiet, and gone without a wait."""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from serve_app.clock import MonotonicClock
+from serve_app.tracing.exporting import MOST_WAITING, BoundedWay, otlp_tracer
+from serve_app.tracing.opening import open_tracer
+from serve_app.tracing.settings import (
+    NO_TRACING,
+    TracingSettings,
+    endpoint_fault,
+    endpoint_in,
+    signal_url,
+)
+from serve_app.tracing.tracer import NO_TRACER, TraceParent
+from tests.support.otlp_receiver import otlp_receiver
+
+OURS = "serve_app.tracing.exporting"
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
+
+
+def sent(endpoint: str, *, spans: int = 1, ratio: float | None = None) -> BoundedWay:
+    """Make spans, and close; return how they went."""
+    settings = TracingSettings(endpoint, ratio)
+    tracer, way = otlp_tracer(settings, "gateway", clock=MonotonicClock(), environ={})
+    for _ in range(spans):
+        span = tracer.begin("unit", at_s=0.0)
+        if span is not None:
+            span.end(at_s=1.0)
+    tracer.close()
+    return way
+
+
+def test_spans_come_over_the_wire_with_the_process_that_made_them() -> None:
+    with otlp_receiver() as receiver:
+        way = sent(receiver.endpoint, spans=3)
+        assert [span.name for span in receiver.spans] == ["unit"] * 3
+    assert (way.waiting, way.dropped) == (0, 0)
+    resource = receiver.spans[0].resource
+    assert resource["service.name"] == "duplex-gateway"
+    assert (resource["host.name"], resource["process.pid"]) == (socket.gethostname(), os.getpid())
+
+
+def test_standard_variables_name_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "speech")
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-key=k")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
+    with otlp_receiver() as receiver:
+        sent(receiver.endpoint)
+    assert receiver.spans[0].resource["service.name"] == "speech"
+    assert receiver.spans[0].resource["deployment.environment.name"] == "test"
+    assert receiver.headers[0]["x-key"] == "k"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "variable", "arrive"),
+    [(None, None, 200), (0.0, None, 0), (1.0, "0", 200), (None, "0", 0)],
+)
+def test_the_deploy_files_share_comes_before_the_environments(
+    ratio: float | None, variable: str | None, arrive: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if variable is not None:
+        monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+        monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", variable)
+    with otlp_receiver() as receiver:
+        sent(receiver.endpoint, spans=200, ratio=ratio)
+    assert len(receiver.spans) == arrive
+
+
+def test_a_stage_follows_the_gateways_choice() -> None:
+    settings = TracingSettings("http://127.0.0.1:1", 0.0)
+    tracer, _ = otlp_tracer(settings, "stage0", clock=MonotonicClock(), environ={})
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0"
+    assert tracer.begin("stage0.append", at_s=0.0, parent=TraceParent(trace + "1")) is not None
+    assert tracer.begin("stage0.append", at_s=0.0, parent=TraceParent(trace + "0")) is None
+    tracer.close()
+
+
+def test_an_endpoint_that_refuses_is_told_of_once_and_so_is_its_return(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with otlp_receiver() as receiver:
+        receiver.answer = 400
+        settings = TracingSettings(receiver.endpoint)
+        tracer, way = otlp_tracer(settings, "gateway", clock=MonotonicClock(), environ={})
+        for round_ in range(1, 4):
+            span = tracer.begin("unit", at_s=0.0)
+            assert span is not None
+            span.end(at_s=1.0)
+            until_dropped(way, round_)
+        receiver.answer = 200
+        span = tracer.begin("unit", at_s=0.0)
+        assert span is not None
+        span.end(at_s=1.0)
+        tracer.close()
+        assert len(receiver.spans) == 1
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 2, said
+    assert "can not be sent to" in said[0]
+    assert "400" in said[0]
+    assert "again" in said[1]
+    assert {record.name for record in caplog.records} == {OURS}
+
+
+def test_one_that_says_nothing_costs_nobody_a_wait_and_what_finds_no_room_is_counted() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        # It takes connections and never answers; closing must not wait for the ten seconds that
+        # the library gives it.
+        way = sent(f"http://127.0.0.1:{silent.getsockname()[1]}", spans=MOST_WAITING + 600)
+        assert way.waiting + way.dropped == MOST_WAITING + 600
+        assert way.waiting > 0
+        assert way.dropped >= 600
+
+
+def until_dropped(way: BoundedWay, spans: int) -> None:
+    """Wait until so many are dropped; the test's own time limit is the bound."""
+    while way.dropped < spans:
+        threading.Event().wait(0.01)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "is_good"),
+    [
+        ("http://127.0.0.1:4318", True),
+        ("https://collector.example/otlp", True),
+        ("http://[::1]:4318/v1/traces", True),
+        ("collector:4318", False),
+        ("grpc://collector:4317", False),
+        ("http://", False),
+        ("http://collector:port", False),
+        ("http://collector:0", False),
+        ("http://collector:99999", False),
+        ("http://collector/?a=b", False),
+        ("", False),
+    ],
+)
+def test_what_an_endpoint_looks_like(endpoint: str, *, is_good: bool) -> None:
+    assert (endpoint_fault(endpoint) is None) is is_good
+
+
+def test_the_signals_path_is_added_once() -> None:
+    assert signal_url("http://c:4318") == signal_url("http://c:4318/") == "http://c:4318/v1/traces"
+    assert signal_url("http://c:4318/v1/traces") == "http://c:4318/v1/traces"
+
+
+@pytest.mark.parametrize(
+    ("environ", "endpoint"),
+    [
+        ({}, None),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:1/"}, "http://c:1/v1/traces"),
+        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://t:2/x"}, "http://t:2/x"),
+        (
+            {
+                "OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:1",
+                "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://t:2/x",
+            },
+            "http://t:2/x",
+        ),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:1", "OTEL_SDK_DISABLED": "true"}, None),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:1", "OTEL_TRACES_EXPORTER": "none"}, None),
+    ],
+)
+def test_the_environments_endpoint(environ: dict[str, str], endpoint: str | None) -> None:
+    assert endpoint_in(environ) == endpoint
+
+
+def test_without_an_endpoint_there_is_no_tracer() -> None:
+    assert open_tracer(NO_TRACING, "gateway", clock=MonotonicClock()) is NO_TRACER
+
+
+def test_a_variable_that_names_no_address_is_told_of_and_traces_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317")
+    assert open_tracer(NO_TRACING, "gateway", clock=MonotonicClock()) is NO_TRACER
+    assert "is no address for OTLP over HTTP" in caplog.text
+
+
+def test_a_variable_alone_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    with otlp_receiver() as receiver:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.endpoint)
+        tracer = open_tracer(NO_TRACING, "stage1", clock=MonotonicClock())
+        span = tracer.begin("stage1.speak", at_s=0.0)
+        assert span is not None
+        span.end(at_s=1.0)
+        tracer.close()
+    assert receiver.spans[0].resource["service.name"] == "duplex-stage1"
+
+
+def test_what_sends_spans_is_not_imported_where_nobody_traces() -> None:
+    code = (
+        "import sys, serve_app.gateway, serve_app.engine_actor; "
+        "print([m for m in sys.modules if m.startswith('opentelemetry.exporter.otlp')])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"

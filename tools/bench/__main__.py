@@ -5,6 +5,7 @@ turns    end of speech to first audio of the answer, over spoken questions
 gateway  time inside the gateway and the whole path, with scripted sessions, against a bare echo
 vad      voice detection: its cost, its delay, what it takes for speech and what it misses
 kernel   time of one `DuplexSession.handle()` and the objects of a session over an hour
+traces   what a unit costs the gateway with traces and without
 stage0   MiniCPM-o's Stage0 in real time by number of sessions, and what its parts cost; it takes
          options of its own: `python -m tools.bench stage0 --help`
 stage1   MiniCPM-o's Stage1 in real time, alone and with its Stage0; with options of its own
@@ -50,6 +51,12 @@ def _kernel() -> None:
     bench_kernel()
 
 
+def _traces() -> None:
+    from tools.bench.traces import bench_traces  # noqa: PLC0415 - as above
+
+    bench_traces()
+
+
 def _stage0(options: Sequence[str]) -> None:
     from tools.bench.stage0 import bench_stage0  # noqa: PLC0415 - as above
 
@@ -74,6 +81,7 @@ BENCHES: Mapping[str, Callable[[], None]] = {
     "gateway": _gateway,
     "vad": _vad,
     "kernel": _kernel,
+    "traces": _traces,
 }
 WITH_OPTIONS: Mapping[str, Callable[[Sequence[str]], None]] = {
     "stage0": _stage0,

@@ -19,9 +19,10 @@ END_REASONS: Final = (
     *("idle_ttl_expired", "max_session_duration", "slow_reader", "input_backpressure"),
     *("stage0_lost", "stage1_lost", "server_shutdown", "not_opened", "broken", OTHER),
 )
+OVER_QUOTA: Final = ("too_many_sessions", "too_many_opens")
 OPEN_REFUSALS: Final = (
     *("admission_refused", "stage_timeout", "stage_unavailable", "stage_refused", "stage_failed"),
-    *("stage_contract_broken", "too_many_sessions", "too_many_opens", "client_error", OTHER),
+    *("stage_contract_broken", *OVER_QUOTA, "client_error", OTHER),
 )
 RESPONSE_ENDS: Final = (
     ("completed", "stop"),

@@ -139,6 +139,15 @@ CASES = [
     Case("DuplexSessionsRefused", "4 %", {**BEGUN, **counted(*REFUSED, admission_refused=4)}),
     Case(
         "DuplexSessionsRefused",
+        "6 of 100, beside a client that tries on and on beyond its quota",
+        {
+            **counted("duplex_sessions_begun_total", "dialect", live=1_000),
+            **counted(*REFUSED, admission_refused=6, too_many_opens=900),
+        },
+        ON,
+    ),
+    Case(
+        "DuplexSessionsRefused",
         "one of two",
         {
             'ray_duplex_sessions_begun_total{dialect="live"}': "0x50 2x40",
@@ -149,7 +158,7 @@ CASES = [
     Case(
         "DuplexSessionsNotOpened",
         "others' faults",
-        {**BEGUN, **counted(*REFUSED, admission_refused=50, client_error=9, stage_failed=0)},
+        {**BEGUN, **counted(*REFUSED, admission_refused=50, client_error=9, too_many_opens=9)},
     ),
     Case(
         "DuplexKeysRefused",

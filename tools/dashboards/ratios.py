@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from serve_app.metrics import definitions as d
-from serve_app.metrics.label_values import OPEN_REFUSALS, RESUME_RESULTS
+from serve_app.metrics.label_values import OPEN_REFUSALS, OVER_QUOTA, RESUME_RESULTS
 from tools.dashboards.promql import increase, observed, series, value
 
 AS_FULL: Final = ("admission_refused",)
 BY_FAULT: Final = tuple(
-    reason for reason in OPEN_REFUSALS if reason not in {*AS_FULL, "client_error"}
+    reason for reason in OPEN_REFUSALS if reason not in {*AS_FULL, *OVER_QUOTA, "client_error"}
 )
 RESUMABLE: Final = tuple(result for result in RESUME_RESULTS if result != "unsupported")
 NOT_RESUMED: Final = tuple(result for result in RESUMABLE if result != "resumed")
@@ -54,9 +54,14 @@ def failed_responses(over: str) -> Share:
 
 
 def refused_sessions(reasons: tuple[str, ...], over: str) -> Share:
-    """Return the sessions that got no stages for one of these reasons."""
+    """Return the sessions that got no stages for one of these reasons.
+
+    What a client tries beyond its quota asks no stage: however often it tries, it hides nothing.
+    """
     refused = increase(series(d.SESSIONS_REFUSED, {"reason": reasons}), (), over)
-    return Share(refused, increase(series(d.SESSIONS_BEGUN), (), over))
+    begun = increase(series(d.SESSIONS_BEGUN), (), over)
+    beyond = increase(series(d.SESSIONS_REFUSED, {"reason": OVER_QUOTA}), (), over)
+    return Share(refused, f"({begun} - ({beyond} or vector(0)))")
 
 
 def free_slots() -> str:

@@ -25,7 +25,7 @@ export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help serve talk load test test-pure test-models test-vllm test-serve test-browser test-clients \
-  coverage sim lint fmt docs lock clean vllm-where-it-fits
+  coverage drills sim lint fmt docs lock clean vllm-where-it-fits
 
 help: ## say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' \
@@ -94,6 +94,10 @@ coverage: $(VENV)/.dev ## show that tests take every branch of session/
 	@$(BIN)/coverage run -m pytest tests/session tests/realtime tests/contract -m "$(PURE)" \
 	  --ignore tests/session/test_flat.py --ignore tests/session/test_mutants.py -q $(ARGS)
 	@$(BIN)/coverage report
+
+# A real Prometheus judges the shipped rules, whose times alone are shorter; some minutes an alert.
+drills: $(VENV)/.dev ## make each alert fire by a real fault (ARGS="-k slowly" for one of them)
+	@$(BIN)/python -m pytest tests/drills -s $(ARGS)
 
 sim: $(VENV)/.dev ## live through 10,000 simulated sessions (ARGS="--seed 7" for one of them)
 	@$(BIN)/python -m tests.sim $(ARGS)

@@ -58,12 +58,14 @@ async def test_none_fires_while_all_is_well(site: Site) -> None:
         crowd(site.url, KEY, of=5, talk=listen_in, **CONTINUOUS),
     ):
         seen: set[str] = set()
-        async with asyncio.timeout(HEALTHY_FOR_S) as limit:
-            with suppress(TimeoutError):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HEALTHY_FOR_S):
                 while True:
                     seen |= await site.firing()
                     await asyncio.sleep(0.5)
-        assert limit.expired()
+        answers = site.prometheus.query('sum(ray_duplex_responses_total{status="completed"})')
+    say(f"healthy: {answers[0].value:.0f} answers")
+    assert answers[0].value > 20
     assert seen == set()
 
 

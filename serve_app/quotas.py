@@ -71,6 +71,9 @@ class Quotas:
         self._opens = LastMinute()
         self._secrets = LastMinute()
 
+    def __len__(self) -> int:
+        return len(self._opens) + len(self._secrets)
+
     def open(self, who: Principal, quota: Quota, *, sessions: int, now: float) -> None:
         """Count an open, with so many sessions there; raises QuotaExceeded."""
         if quota.max_sessions is not None and sessions >= quota.max_sessions:

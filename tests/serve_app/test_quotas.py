@@ -1,5 +1,7 @@
 """What clients may have, against a model that remembers everything."""
 
+from dataclasses import dataclass, field
+
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -9,6 +11,8 @@ from serve_app.quotas import WINDOW_S, LastMinute, Quotas
 from session.errors import QuotaExceeded, TooManyOpens, TooManySecrets, TooManySessions
 from session.realtime.rate_limits import RateLimit
 
+TINY_S = 1e-6
+"""More than rounding can add up to."""
 ALICE, BOB = Principal("alice"), Principal("bob")
 
 
@@ -106,59 +110,117 @@ def test_a_bound_that_becomes_smaller_holds_at_once() -> None:
 def test_clients_that_are_gone_are_forgotten() -> None:
     minute = LastMinute()
     for number in range(1_000):
+        minute.add(ALICE, now=float(number))  # the first one of all, and always there
         minute.add(Principal(f"client{number}"), now=float(number))
-    assert len(minute) == WINDOW_S
+    assert len(minute) == 2 * WINDOW_S
     minute.add(ALICE, now=10_000.0)
     assert len(minute) == 1
 
 
-LIMITS = {ALICE: 2, BOB: 3}
-CLIENTS = st.sampled_from(sorted(LIMITS, key=lambda who: who.name))
+CLIENTS = st.sampled_from([ALICE, BOB])
+BOUNDS = st.none() | st.integers(1, 3)
+QUOTAS = st.builds(Quota, max_sessions=BOUNDS, max_opens_per_minute=BOUNDS)
 
 
-class MinuteMachine(RuleBasedStateMachine):
-    """Every time that a client was let in is kept, and counted anew each time."""
+@dataclass
+class Remembered:
+    """All that one client has ever been let in for."""
+
+    quota: Quota
+    sessions: int = 0
+    opens: list[float] = field(default_factory=list)
+    secrets: list[float] = field(default_factory=list)
+
+
+def recent(times: list[float], now: float) -> list[float]:
+    return [at for at in times if now - WINDOW_S < at <= now]
+
+
+class QuotaMachine(RuleBasedStateMachine):
+    """Clients open and close sessions and make secrets; what they may is counted anew each time."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.minute = LastMinute()
-        self.let_in: dict[Principal, list[float]] = {who: [] for who in LIMITS}
+        self.quotas = Quotas()
         self.now = 1_000.0
+        self.clients = {who: Remembered(Quota(2, 2)) for who in (ALICE, BOB)}
 
-    @rule(later_s=st.integers(0, 45))
-    def wait(self, later_s: int) -> None:
+    @rule(later_s=st.floats(0, 45))
+    def wait(self, later_s: float) -> None:
         """Let time pass."""
         self.now += later_s
 
+    @rule(who=CLIENTS, quota=QUOTAS)
+    def bound(self, who: Principal, quota: Quota) -> None:
+        """The key file has other bounds now."""
+        self.clients[who].quota = quota
+
     @rule(who=CLIENTS)
-    def try_one(self, who: Principal) -> None:
-        """Let a client in, unless it has been as often as it may."""
-        wait_s = self.minute.wait_s(who, LIMITS[who], now=self.now)
-        recent = self._recent(who, self.now)
-        if wait_s > 0:
-            assert len(recent) == LIMITS[who]
-            assert len(self._recent(who, self.now + wait_s)) < LIMITS[who]
-            assert len(self._recent(who, self.now + wait_s - 0.5)) == LIMITS[who]
+    def open(self, who: Principal) -> None:
+        """Try to open a session."""
+        client = self.clients[who]
+        most, limit = client.quota.max_sessions, client.quota.max_opens_per_minute
+        try:
+            self.quotas.open(who, client.quota, sessions=client.sessions, now=self.now)
+        except TooManySessions:
+            assert most is not None
+            assert client.sessions >= most
+        except TooManyOpens as error:
+            self._is_refused_for_as_long(error, client.opens, limit)
         else:
-            assert len(recent) < LIMITS[who]
-            self.minute.add(who, now=self.now)
-            self.let_in[who].append(self.now)
+            assert most is None or client.sessions < most
+            assert limit is None or len(recent(client.opens, self.now)) < limit
+            client.sessions += 1
+            if limit is not None:
+                client.opens.append(self.now)
+
+    @rule(who=CLIENTS)
+    def close(self, who: Principal) -> None:
+        """End a session, if there is one."""
+        client = self.clients[who]
+        client.sessions = max(0, client.sessions - 1)
+
+    @rule(who=CLIENTS)
+    def make_secret(self, who: Principal) -> None:
+        """Try to make a client secret."""
+        client = self.clients[who]
+        limit = client.quota.max_opens_per_minute
+        try:
+            self.quotas.make_secret(who, client.quota, now=self.now)
+        except TooManySecrets as error:
+            self._is_refused_for_as_long(error, client.secrets, limit)
+        else:
+            assert limit is None or len(recent(client.secrets, self.now)) < limit
+            if limit is not None:
+                client.secrets.append(self.now)
 
     @rule(who=CLIENTS)
     def ask(self, who: Principal) -> None:
         """Read what is left."""
-        rate = self.minute.rate(who, LIMITS[who], now=self.now)
-        assert rate.remaining == LIMITS[who] - len(self._recent(who, self.now))
-        assert self._recent(who, self.now + rate.reset_s) == []
-        assert (rate.reset_s == 0.0) is (rate.remaining == LIMITS[who])
+        client = self.clients[who]
+        limit = client.quota.max_opens_per_minute
+        rates = self.quotas.rates(who, client.quota, now=self.now)
+        assert len(rates) == (limit is not None)
+        for rate in rates:
+            used = len(recent(client.opens, self.now))
+            assert (rate.limit, rate.remaining) == (limit, max(0, rate.limit - used))
+            assert (rate.reset_s == 0.0) is (used == 0)
+            assert recent(client.opens, self.now + rate.reset_s + TINY_S) == []
 
     @invariant()
     def is_bounded(self) -> None:
-        """No more is kept than may be let in within a minute."""
-        assert len(self.minute) <= sum(LIMITS.values())
+        """Nothing is kept but what was let in within a minute before something was last."""
+        ever = sum(len(each.opens) + len(each.secrets) for each in self.clients.values())
+        assert len(self.quotas) <= min(ever, 2 * 2 * 3)
 
-    def _recent(self, who: Principal, now: float) -> list[float]:
-        return [at for at in self.let_in[who] if now - WINDOW_S < at]
+    def _is_refused_for_as_long(
+        self, error: QuotaExceeded, times: list[float], limit: int | None
+    ) -> None:
+        assert limit is not None
+        assert len(recent(times, self.now)) >= limit
+        assert error.retry_after_s is not None
+        assert len(recent(times, self.now + error.retry_after_s + TINY_S)) < limit
+        assert len(recent(times, self.now + error.retry_after_s - 1 - TINY_S)) >= limit
 
 
-TestMinute = MinuteMachine.TestCase
+TestQuotas = QuotaMachine.TestCase

@@ -332,7 +332,7 @@ class Stage0Actor(Stage0Engine):
     ) -> None:
         model = load_plugin(plugin).make_stage0(settings)
         meter, clock = engine_meter(self.stage), MonotonicClock()
-        tracer = open_tracer(tracing, self.stage, clock=clock)
+        tracer = open_tracer(tracing, self.stage, clock=clock, meter=meter)
         super().__init__(model, limits, clock, meter=meter, tracer=tracer)
 
     async def append_by_value(
@@ -366,5 +366,5 @@ class Stage1Actor(Stage1Engine):
     ) -> None:
         model = load_plugin(plugin).make_stage1(settings)
         meter, clock = engine_meter(self.stage), MonotonicClock()
-        tracer = open_tracer(tracing, self.stage, clock=clock)
+        tracer = open_tracer(tracing, self.stage, clock=clock, meter=meter)
         super().__init__(model, limits, clock, meter=meter, tracer=tracer)

@@ -118,7 +118,7 @@ class Gateway:
         )
         self._clock = clock or MonotonicClock()
         self.quotas = QuotaDesk(keys, self.sessions, settings.limits, self._clock)
-        self.tracer = open_tracer(settings.tracing, "gateway", clock=self._clock)
+        self.tracer = open_tracer(settings.tracing, "gateway", clock=self._clock, meter=meter)
         self.watch = GatewayWatch(meter, self.sessions, self._clock)
         self._open_scorer = open_scorer or SileroScorers().open
         self._open_directory = open_directory

@@ -45,6 +45,7 @@ KINDS: Final = {
     Owner.GATEWAY: "The gateway",
     Owner.ENGINES: "The engines of both stages",
     Owner.STAGE1: "Stage1's engines",
+    Owner.EVERY: "Gateway and engines alike",
 }
 
 

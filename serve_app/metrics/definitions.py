@@ -32,6 +32,7 @@ from serve_app.metrics.metric import OTHER, Merge, Metric, Owner, counter, gauge
 GATEWAY: Final = Owner.GATEWAY
 ENGINES: Final = Owner.ENGINES
 STAGE1: Final = Owner.STAGE1
+EVERY: Final = Owner.EVERY
 
 # --- admission ----------------------------------------------------------------------------------
 
@@ -352,6 +353,16 @@ AUDIO_SECONDS: Final = counter(
     "duplex_audio_seconds_total",
     "Sound that sessions have taken in and given out.",
     labels={"direction": ("in", "out")},
+)
+
+# --- traces -------------------------------------------------------------------------------------
+
+SPANS_DROPPED: Final = counter(
+    EVERY,
+    "duplex_trace_spans_dropped_total",
+    "Spans that were dropped: there was no room for more, or the endpoint for traces did not "
+    "take them.",
+    labels={"reason": ("no_room", "not_sent")},
 )
 
 METRICS: Final = tuple(value for value in globals().copy().values() if isinstance(value, Metric))

@@ -31,6 +31,7 @@ class Owner(enum.Enum):
     GATEWAY = "gateway replicas"
     ENGINES = "the engines of both stages"
     STAGE1 = "Stage1's engines"
+    EVERY = "gateway replicas and the engines of both stages"
 
 
 class Merge(enum.Enum):

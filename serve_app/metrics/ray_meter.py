@@ -13,10 +13,10 @@ from ray.util.metrics import Counter, Gauge, Histogram
 from serve_app.metrics.definitions import METRICS
 from serve_app.metrics.metric import Kind, Metric, Owner
 
-GATEWAYS: Final = (Owner.GATEWAY,)
+GATEWAYS: Final = (Owner.GATEWAY, Owner.EVERY)
 ENGINES: Final = {
-    "stage0": (Owner.ENGINES,),
-    "stage1": (Owner.ENGINES, Owner.STAGE1),
+    "stage0": (Owner.ENGINES, Owner.EVERY),
+    "stage1": (Owner.ENGINES, Owner.STAGE1, Owner.EVERY),
 }
 """What an engine records, by its stage."""
 

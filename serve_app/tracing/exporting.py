@@ -21,6 +21,8 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from opentelemetry.sdk.trace.sampling import ParentBased, Sampler, TraceIdRatioBased
 
 from serve_app.clock import Clock
+from serve_app.metrics.definitions import SPANS_DROPPED
+from serve_app.metrics.meter import Meter
 from serve_app.tracing.otel import SCOPE, OtelTracer
 from serve_app.tracing.settings import TracingSettings, signal_url
 
@@ -36,7 +38,8 @@ _LIBRARY_LOG: Final = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
 class BoundedWay:
     """Counts what is on its way out, and what is dropped."""
 
-    def __init__(self) -> None:
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
         self._lock = threading.Lock()
         self.waiting = 0
         self.dropped = 0
@@ -47,6 +50,8 @@ class BoundedWay:
             has_place = self.waiting < MOST_WAITING
             self.waiting += has_place
             self.dropped += not has_place
+        if not has_place:
+            self._meter.count(SPANS_DROPPED, "no_room")
         return has_place
 
     def leave(self, spans: int, *, is_sent: bool) -> None:
@@ -54,6 +59,8 @@ class BoundedWay:
         with self._lock:
             self.waiting -= spans
             self.dropped += 0 if is_sent else spans
+        if not is_sent:
+            self._meter.count(SPANS_DROPPED, "not_sent", by=spans)
 
 
 class BoundedProcessor(SpanProcessor):
@@ -135,12 +142,17 @@ def _reason() -> str:
 
 
 def otlp_tracer(
-    settings: TracingSettings, part: str, *, clock: Clock, environ: Mapping[str, str]
+    settings: TracingSettings,
+    part: str,
+    *,
+    clock: Clock,
+    meter: Meter,
+    environ: Mapping[str, str],
 ) -> tuple[OtelTracer, BoundedWay]:
     """Return what sends this process's spans to the endpoint; raises ValueError for a bad one."""
     logging.getLogger(_LIBRARY_LOG).addFilter(_last_word)
     url = None if settings.endpoint is None else signal_url(settings.endpoint)
-    way = BoundedWay()
+    way = BoundedWay(meter)
     exporter = QuietExporter(way, OTLPSpanExporter(endpoint=url), url or "the endpoint")
     delay_ms = None if "OTEL_BSP_SCHEDULE_DELAY" in environ else BATCH_MS
     batches = BatchSpanProcessor(

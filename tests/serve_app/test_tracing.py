@@ -9,6 +9,8 @@ import threading
 import pytest
 
 from serve_app.clock import MonotonicClock
+from serve_app.metrics.definitions import SPANS_DROPPED
+from serve_app.metrics.meter import NO_METER, Meter
 from serve_app.tracing.exporting import MOST_WAITING, BoundedWay, otlp_tracer
 from serve_app.tracing.opening import open_tracer
 from serve_app.tracing.settings import (
@@ -19,6 +21,7 @@ from serve_app.tracing.settings import (
     signal_url,
 )
 from serve_app.tracing.tracer import NO_TRACER, TraceParent
+from tests.fakes.meter import CountedMeter
 from tests.support.otlp_receiver import otlp_receiver
 
 OURS = "serve_app.tracing.exporting"
@@ -31,10 +34,12 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
 
 
-def sent(endpoint: str, *, spans: int = 1, ratio: float | None = None) -> BoundedWay:
+def sent(
+    endpoint: str, *, spans: int = 1, ratio: float | None = None, meter: Meter = NO_METER
+) -> BoundedWay:
     """Make spans, and close; return how they went."""
     settings = TracingSettings(endpoint, ratio)
-    tracer, way = otlp_tracer(settings, "gateway", clock=MonotonicClock(), environ={})
+    tracer, way = otlp_tracer(settings, "gateway", clock=MonotonicClock(), meter=meter, environ={})
     for _ in range(spans):
         span = tracer.begin("unit", at_s=0.0)
         if span is not None:
@@ -82,7 +87,7 @@ def test_the_deploy_files_share_comes_before_the_environments(
 
 def test_a_stage_follows_the_gateways_choice() -> None:
     settings = TracingSettings("http://127.0.0.1:1", 0.0)
-    tracer, _ = otlp_tracer(settings, "stage0", clock=MonotonicClock(), environ={})
+    tracer, _ = otlp_tracer(settings, "stage0", clock=MonotonicClock(), meter=NO_METER, environ={})
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0"
     assert tracer.begin("stage0.append", at_s=0.0, parent=TraceParent(trace + "1")) is not None
     assert tracer.begin("stage0.append", at_s=0.0, parent=TraceParent(trace + "0")) is None
@@ -94,8 +99,9 @@ def test_an_endpoint_that_refuses_is_told_of_once_and_so_is_its_return(
 ) -> None:
     with otlp_receiver() as receiver:
         receiver.answer = 400
+        meter, clock = CountedMeter(), MonotonicClock()
         settings = TracingSettings(receiver.endpoint)
-        tracer, way = otlp_tracer(settings, "gateway", clock=MonotonicClock(), environ={})
+        tracer, way = otlp_tracer(settings, "gateway", clock=clock, meter=meter, environ={})
         for round_ in range(1, 4):
             span = tracer.begin("unit", at_s=0.0)
             assert span is not None
@@ -107,6 +113,7 @@ def test_an_endpoint_that_refuses_is_told_of_once_and_so_is_its_return(
         span.end(at_s=1.0)
         tracer.close()
         assert len(receiver.spans) == 1
+    assert meter.of(SPANS_DROPPED) == {("not_sent",): 3}
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 2, said
     assert "can not be sent to" in said[0]
@@ -119,10 +126,12 @@ def test_one_that_says_nothing_costs_nobody_a_wait_and_what_finds_no_room_is_cou
     with socket.create_server(("127.0.0.1", 0)) as silent:
         # It takes connections and never answers; closing must not wait for the ten seconds that
         # the library gives it.
-        way = sent(f"http://127.0.0.1:{silent.getsockname()[1]}", spans=MOST_WAITING + 600)
+        meter = CountedMeter()
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        way = sent(endpoint, spans=MOST_WAITING + 600, meter=meter)
         assert way.waiting + way.dropped == MOST_WAITING + 600
         assert way.waiting > 0
-        assert way.dropped >= 600
+        assert meter.of(SPANS_DROPPED)["no_room",] >= 600
 
 
 def until_dropped(way: BoundedWay, spans: int) -> None:
@@ -178,21 +187,21 @@ def test_the_environments_endpoint(environ: dict[str, str], endpoint: str | None
 
 
 def test_without_an_endpoint_there_is_no_tracer() -> None:
-    assert open_tracer(NO_TRACING, "gateway", clock=MonotonicClock()) is NO_TRACER
+    assert open_tracer(NO_TRACING, "gateway", clock=MonotonicClock(), meter=NO_METER) is NO_TRACER
 
 
 def test_a_variable_that_names_no_address_is_told_of_and_traces_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317")
-    assert open_tracer(NO_TRACING, "gateway", clock=MonotonicClock()) is NO_TRACER
+    assert open_tracer(NO_TRACING, "gateway", clock=MonotonicClock(), meter=NO_METER) is NO_TRACER
     assert "is no address for OTLP over HTTP" in caplog.text
 
 
 def test_a_variable_alone_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     with otlp_receiver() as receiver:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.endpoint)
-        tracer = open_tracer(NO_TRACING, "stage1", clock=MonotonicClock())
+        tracer = open_tracer(NO_TRACING, "stage1", clock=MonotonicClock(), meter=NO_METER)
         span = tracer.begin("stage1.speak", at_s=0.0)
         assert span is not None
         span.end(at_s=1.0)

@@ -108,7 +108,7 @@ def bench_traces() -> None:
 
 
 def _measured(name: str, settings: TracingSettings, meter: RayMeter) -> Cost:
-    tracer = open_tracer(settings, "gateway", clock=MonotonicClock())
+    tracer = open_tracer(settings, "gateway", clock=MonotonicClock(), meter=meter)
     gateway = Gateway(tracer, meter)
     hour = SpokenHour(gateway.handle)
     gc.collect()

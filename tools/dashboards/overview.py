@@ -235,6 +235,13 @@ COST: Final = Row(
             queries=growth(d.SESSION_SECONDS),
         ),
         panels.SOUND,
+        Panel(
+            title="Spans dropped",
+            description="Parts of traces that were lost: the endpoint for traces is down, slow, or "
+            "refuses them. Conversations do not suffer. At zero where nothing is traced.",
+            unit="ops",
+            queries=growth(d.SPANS_DROPPED, "reason"),
+        ),
         Note(
             title="What is not here",
             description="What operators may look for and these metrics have not.",

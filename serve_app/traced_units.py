@@ -4,8 +4,8 @@ Rule 1: everything is learned here, after the kernel has handled a stimulus; the
         nothing of traces.
 Rule 2: a unit's span begins with what made the session submit it and ends when its answer is
         dealt with, also one that an interruption has made worthless.
-Rule 3: a speech's span lasts until the last of its chunks has been given to the socket. While
-        nobody is there to send to, until the last has been made.
+Rule 3: a speech's span lasts until the last of its chunks has been given to the socket. When a
+        client goes or comes back, what is on its way is not waited for.
 Rule 4: an interruption ends every speech at once; what is open when its session ends, ends too.
 """
 
@@ -15,7 +15,15 @@ from typing import Final, Protocol
 
 from serve_app.clock import Clock
 from serve_app.tracing.tracer import NO_TRACER, Span, TraceParent, Tracer
-from session.effects import CancelStages, DetachSocket, Effect, Emit, SubmitUnit, Synthesize
+from session.effects import (
+    AttachSocket,
+    CancelStages,
+    DetachSocket,
+    Effect,
+    Emit,
+    SubmitUnit,
+    Synthesize,
+)
 from session.errors import DuplexError
 from session.events import SpeechDelta
 from session.fence import Fence
@@ -177,7 +185,7 @@ class TracedUnits:
                     unit.spoken = _Spoken(unit.span.child("speech", at_s=now))
             case CancelStages():
                 self._cancel(now)
-            case DetachSocket():
+            case DetachSocket() | AttachSocket():
                 for unit in list(self._units.values()):
                     if unit.spoken is not None:
                         unit.spoken.waits_for = None

@@ -52,7 +52,7 @@ def service(cluster: ServeCluster, receiver: OtlpReceiver) -> Iterator[ServeClus
         },
         environment={
             "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=here",
-            "OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20collector",
+            "OTEL_EXPORTER_OTLP_TRACES_HEADERS": "authorization=Bearer%20collector",
             "OTEL_BSP_SCHEDULE_DELAY": "100",
         },
     )

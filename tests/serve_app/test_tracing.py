@@ -61,7 +61,7 @@ def test_spans_come_over_the_wire_with_the_process_that_made_them() -> None:
 def test_standard_variables_name_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_SERVICE_NAME", "speech")
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-key=k")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "x-key=k")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip")
     with otlp_receiver() as receiver:
         sent(receiver.endpoint)

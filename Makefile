@@ -24,8 +24,8 @@ export HF_HUB_OFFLINE ?= 1
 export PYTHONUNBUFFERED := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help serve talk load test test-pure test-models test-vllm test-serve test-browser test-clients \
-  coverage drills sim lint fmt docs lock clean vllm-where-it-fits
+.PHONY: help serve talk load story test test-pure test-models test-vllm test-serve test-browser \
+  test-clients coverage drills sim lint fmt docs lock clean vllm-where-it-fits
 
 help: ## say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' \
@@ -50,6 +50,9 @@ talk: $(VENV)/.project ## talk to a running service (ARGS="--in FILE.wav --out R
 
 load: $(VENV)/.project ## put load on a running service (ARGS="--sessions 4 --seconds 60")
 	@$(BIN)/python -m clients.load $(or $(ARGS),--sessions 2)
+
+story: $(VENV)/.project ## list the sessions of a running service, or tell one's story (ID=sess_...)
+	@$(BIN)/python -m tools.story $(ID) $(ARGS)
 
 # --- check -------------------------------------------------------------------------------------
 

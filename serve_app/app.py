@@ -67,6 +67,7 @@ def _stage(name: str, own: StageArgs, args: AppArgs, selected: SelectedModel) ->
         num_gpus=own.num_gpus,
         resources=own.resources,
         tracing=args.tracing.settings(),
+        logs=args.logs,
     )
     deployment = serve.deployment(
         name=name,

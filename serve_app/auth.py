@@ -75,6 +75,7 @@ class KeyRing:
         self._file = file
         self._from_file: tuple[ApiKey, ...] = ()
         self._read_at: tuple[int, int, int] | None = None
+        self._trouble = ""
         self._refresh()
 
     @property
@@ -125,8 +126,11 @@ class KeyRing:
                 return
             written = self._file.read_bytes()
         except OSError as error:
-            log.warning("a file of keys can not be read, its keys stay as they are: %s", error)
+            if str(error) != self._trouble:  # it is read at every request
+                log.warning("a file of keys can not be read, its keys stay as they are: %s", error)
+            self._trouble = str(error)
             return
+        self._trouble = ""
         self._read_at = stamp
         try:
             self._from_file = read_keys(written)

@@ -18,6 +18,8 @@ from ray.exceptions import RayActorError, RayError
 
 from serve_app.engine_actor import Stage0Actor, Stage1Actor
 from serve_app.lease import LeaseEnd, LeaseEnded, LeaseGranted, LeaseItem, LeaseRefused
+from serve_app.process_logs import set_up
+from serve_app.settings import LogArgs
 from serve_app.tracing.settings import NO_TRACING, TracingSettings
 from session.config import SessionLimits
 from session.errors import DuplexError, StageContractBroken, StageUnavailable
@@ -45,6 +47,7 @@ class StagePlan:
     num_gpus: float
     resources: dict[str, float] = field(default_factory=dict)
     tracing: TracingSettings = NO_TRACING
+    logs: LogArgs = field(default_factory=LogArgs)
 
 
 class Witness:
@@ -59,6 +62,7 @@ class StageReplica:
     """One replica of a stage."""
 
     def __init__(self, plan: StagePlan) -> None:
+        set_up(plan.logs, plan.stage)
         self._plan = plan
         self._name = serve.get_replica_context().replica_id.unique_id
         self._engine = _start_engine(plan)
@@ -123,7 +127,8 @@ def _start_engine(plan: StagePlan) -> Any:
         resources=dict(plan.resources),
         max_concurrency=CALLS_PER_SESSION * plan.limits.max_sessions + SPARE_CALLS,
     )
-    return actor.remote(plan.model, plan.settings, plan.limits, plan.tracing)
+    settings = plan.settings
+    return actor.remote(plan.model, settings, plan.limits, plan.logs, plan.tracing)
 
 
 def _contract_error(ours: Descriptor, theirs: Descriptor) -> StageContractBroken:

@@ -1,6 +1,6 @@
 """Turns requests away before anything is opened for them; `serve_app.auth` decides which."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from fastapi import WebSocket
@@ -10,8 +10,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serve_app.admin_door import ADMIN_PATHS, AdminDoor
 from serve_app.auth import Doorkeeper, Refusal
-from serve_app.metrics.definitions import DOOR_REFUSALS
-from serve_app.metrics.meter import NO_METER, Meter
 
 LIVE_PATH = "/health/live"
 """Says only that the process lives; a prober has no key."""
@@ -28,13 +26,13 @@ class HttpDoor:
         app: ASGIApp,
         door: Doorkeeper,
         admin: AdminDoor,
-        meter: Meter = NO_METER,
+        refused: Callable[[str, Refusal], None],
         key_paths: tuple[str, ...] = KEY_PATHS,
     ) -> None:
         self._app = app
         self._door = door
         self._admin = admin
-        self._meter = meter
+        self._refused = refused
         self._key_paths = key_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -43,7 +41,7 @@ class HttpDoor:
         if refusal is None:
             await self._app(scope, receive, send)
             return
-        self._meter.count(DOOR_REFUSALS, "http", str(refusal.status))
+        self._refused("http", refusal)
         await refusal_response(refusal)(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> Refusal | None:

@@ -15,7 +15,8 @@ from typing import Any, Final, assert_never
 
 from serve_app.clock import Clock, Timer, sleep_until
 from serve_app.outbound import Outbound
-from serve_app.ports import SpeechRef, StageDirectory, StageSession
+from serve_app.ports import Replicas, SpeechRef, StageDirectory, StageSession
+from serve_app.session_log import say, trouble
 from serve_app.traced_units import NO_TRACE, SessionTrace
 from serve_app.voice_sample import with_voice
 from session.config import SessionLimits
@@ -113,6 +114,7 @@ class Shell:
     current_fence: Callable[[], Fence]
     answer_socket: Callable[[AttachmentId, Event | None], None]
     """Tells a socket that asked for the session why it does not get it, or None: it has it."""
+    note_replicas: Callable[[Replicas], None]
     trace: SessionTrace = NO_TRACE
     stages: StageSession | None = None
     speech: KeptSpeech = field(default_factory=KeptSpeech)
@@ -193,7 +195,7 @@ async def release(stages: StageSession, fence: Fence, clock: Clock, retry_s: flo
         try:
             await stages.close(fence)
         except StageError as error:
-            log.warning("release of %s failed, will try again: %s", fence.session_id, error)
+            say(log, logging.WARNING, "release failed, will try again", fence, trouble(error))
             await sleep_until(clock, clock.now() + retry_s)
         else:
             return
@@ -221,6 +223,7 @@ async def _open_stages(effect: OpenStages, shell: Shell) -> None:
         shell.post(OpenFailed(effect.fence, error))
         return
     shell.stages = stages
+    shell.note_replicas(stages.replicas)
     shell.watching = shell.task(_watch(stages, shell))
     shell.post(StagesOpened(effect.fence))
 
@@ -293,7 +296,7 @@ async def _cancel(effect: CancelStages, shell: Shell, after: asyncio.Task[None] 
         )
     except StageError as error:
         # The doors refuse the old fence from the next call on; a lost stage reports itself.
-        log.warning("cancel of %s failed: %s", effect.cancelled.session_id, error)
+        say(log, logging.WARNING, "cancel failed", effect.cancelled, trouble(error))
 
 
 async def _configure_stages(effect: ConfigureStages, shell: Shell) -> None:
@@ -322,7 +325,6 @@ async def _close(effect: CloseStages, shell: Shell) -> None:
         try:
             await shell.stages.close(effect.fence)
         except StageError as error:
-            log.warning("release of %s failed: %s", effect.fence.session_id, error)
             shell.post(ReleaseFailed(effect.fence, error))
             return
         shell.stages = None

@@ -28,6 +28,9 @@ from serve_app.metrics.definitions import (
 )
 from serve_app.metrics.meter import NO_METER, REFRESH_S, Meter
 from serve_app.metrics.ray_meter import engine_meter
+from serve_app.process_logs import set_up
+from serve_app.session_log import say, trouble
+from serve_app.settings import LogArgs
 from serve_app.tracing.opening import open_tracer
 from serve_app.tracing.settings import NO_TRACING, TracingSettings
 from serve_app.tracing.stage_call import TracedCall, traced_call
@@ -234,7 +237,8 @@ class Engine:
             if fence is not None and fence.incarnation == lease.incarnation:
                 await self._guarded.close(fence)
         except DuplexError as error:
-            log.warning("release of %s failed, will try again: %s", lease.session_id, error)
+            facts = trouble(error, stage=self.stage)
+            say(log, logging.WARNING, "release failed, will try again", fence, facts)
             return
         self._book.free(lease)
 
@@ -328,8 +332,10 @@ class Stage0Actor(Stage0Engine):
         plugin: str,
         settings: dict[str, Any],
         limits: SessionLimits,
+        logs: LogArgs,
         tracing: TracingSettings = NO_TRACING,
     ) -> None:
+        set_up(logs, f"{self.stage}_engine")
         model = load_plugin(plugin).make_stage0(settings)
         meter, clock = engine_meter(self.stage), MonotonicClock()
         tracer = open_tracer(tracing, self.stage, clock=clock, meter=meter)
@@ -362,8 +368,10 @@ class Stage1Actor(Stage1Engine):
         plugin: str,
         settings: dict[str, Any],
         limits: SessionLimits,
+        logs: LogArgs,
         tracing: TracingSettings = NO_TRACING,
     ) -> None:
+        set_up(logs, f"{self.stage}_engine")
         model = load_plugin(plugin).make_stage1(settings)
         meter, clock = engine_meter(self.stage), MonotonicClock()
         tracer = open_tracer(tracing, self.stage, clock=clock, meter=meter)

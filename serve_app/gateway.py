@@ -9,6 +9,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,7 @@ from serve_app.auth import (
     asks_for_beta,
     selected_protocol,
 )
+from serve_app.bounded_log import Line
 from serve_app.client_secrets import ClientSecrets
 from serve_app.clock import Clock, MonotonicClock, unix_now_s
 from serve_app.connection import Connection, SocketGone, is_on, read_query
@@ -46,8 +48,11 @@ from serve_app.quota_desk import QuotaDesk
 from serve_app.secret_routes import add_routes as add_secret_routes
 from serve_app.session_actor import World
 from serve_app.session_host import SessionHost
+from serve_app.session_log import Facts, trouble
+from serve_app.session_records import SessionRecords
 from serve_app.settings import GatewaySettings
 from serve_app.speech_scorer import OpenScorer, SileroScorers
+from serve_app.story_routes import add_routes as add_story_routes
 from serve_app.timings import GatewayTimings
 from serve_app.tracing.opening import open_tracer
 from serve_app.wrong_doors import add_refusals
@@ -55,8 +60,6 @@ from session.errors import DuplexError, LocalProtocolError, StageError, Unsuppor
 from session.fitting import fitted
 from session.ids import IdFactory
 from session.realtime.facts import ServerFacts
-
-log = logging.getLogger(__name__)
 
 OpenDirectory = Callable[[], Awaitable[StageDirectory]]
 """Finds the stages; raises StageError while they can not be reached."""
@@ -118,8 +121,16 @@ class Gateway:
         )
         self._clock = clock or MonotonicClock()
         self.quotas = QuotaDesk(keys, self.sessions, settings.limits, self._clock)
+<<<<<<< HEAD
         self.tracer = open_tracer(settings.tracing, "gateway", clock=self._clock, meter=meter)
         self.watch = GatewayWatch(meter, self.sessions, self._clock)
+=======
+        self.tracer = open_tracer(settings.tracing, "gateway", clock=self._clock)
+        self.records = SessionRecords(
+            most_entries=settings.story_entries, most_ended=settings.ended_stories
+        )
+        self.watch = GatewayWatch(meter, self.sessions, self._clock, self.records.bounded.flush)
+>>>>>>> e3b57f9 (One story of a session, kept beside the kernel and shown to an operator; log lines about sessions have fixed fields and never content, as text or JSON, in every process of ours)
         self._open_scorer = open_scorer or SileroScorers().open
         self._open_directory = open_directory
         self._directory: StageDirectory | None = None
@@ -128,6 +139,10 @@ class Gateway:
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Build the routes; Serve calls this in the replica."""
         return build_api(self)
+
+    def now(self) -> float:
+        """Return the time on the sessions' clock."""
+        return self._clock.now()
 
     async def directory(self) -> StageDirectory:
         """Return the way to the stages, found once; raise StageError while there is none."""
@@ -147,19 +162,27 @@ class Gateway:
         """Serve one WebSocket from its handshake to its end, in the dialect that its URL names."""
         admitted = self.door.admit_socket(socket.headers, now_unix_s=unix_now_s())
         if isinstance(admitted, Refusal):
-            self.meter.count(DOOR_REFUSALS, "socket", str(admitted.status))
+            self.refused("socket", admitted)
             await refuse_socket(socket, admitted)
             return
         await socket.accept(subprotocol=selected_protocol(socket.headers))
         accepted = AsgiSocket(socket)
         try:
             await self._serve(accepted, socket, choose, admitted)
-        except Exception:  # the route: a fault of ours closes this socket and no other
-            log.exception("a connection broke")
+        except Exception as error:  # noqa: BLE001 - it closes this socket and no other
+            broke = Line("a connection broke", Facts(), logging.ERROR)
+            self.records.bounded.write(broke, now=self.now(), error=error)
             broken = LocalProtocolError("the server made a mistake on this connection")
             await self._say_and_close(accepted, broken, INTERNAL_ERROR)
         finally:
             self.watch.socket_closed(accepted, *accepted.ending)
+
+    def refused(self, of: str, refusal: Refusal) -> None:
+        """Somebody was turned away at the door."""
+        self.meter.count(DOOR_REFUSALS, of, str(refusal.status))
+        facts = Facts(reason=of, status=refusal.status)
+        line = Line("turned away at the door", facts, logging.WARNING)
+        self.records.bounded.write(line, now=self.now())
 
     async def close(self) -> None:
         """End every session, politely."""
@@ -173,16 +196,24 @@ class Gateway:
             kit = choose(socket.query_params, socket.headers)
         except UnsupportedOption as error:
             self.watch.socket_opened(accepted, OTHER)
-            await self._say_and_close(accepted, error, POLICY_VIOLATION)
+            await self._turn_away(accepted, error, POLICY_VIOLATION, admitted)
             return
         self.watch.socket_opened(accepted, kit.dialect.value)
         try:
             directory = await self.directory()
         except StageError as error:
-            await self._say_and_close(accepted, error, TRY_AGAIN_LATER)
+            await self._turn_away(accepted, error, TRY_AGAIN_LATER, admitted)
             return
         query = read_query(socket.query_params)
         await Connection(accepted, query, self._host(directory, kit, admitted)).run()
+
+    async def _turn_away(
+        self, socket: AsgiSocket, error: DuplexError, code: int, admitted: Admitted
+    ) -> None:
+        found = trouble(error)
+        facts = replace(found, error_words=None, principal=admitted.principal.name)
+        self.records.bounded.write(Line("a socket got no session", facts), now=self.now())
+        await self._say_and_close(socket, error, code)
 
     async def _say_and_close(self, socket: AsgiSocket, error: DuplexError, code: int) -> None:
         """End a socket that never got a session, or whose connection broke."""
@@ -209,6 +240,7 @@ class Gateway:
             self.meter,
             self.watch.fairness,
             self.tracer,
+            self.records,
         )
         facts = ServerFacts(
             model_id=descriptor.model_id,
@@ -267,11 +299,12 @@ def build_api(gateway: Gateway) -> FastAPI:
         HttpDoor,
         door=gateway.door,
         admin=gateway.admin,
-        meter=gateway.meter,
+        refused=gateway.refused,
         key_paths=key_paths,
     )
     _add_routes(api, gateway)
     add_secret_routes(api, gateway)
+    add_story_routes(api, gateway)
     if gateway.read_exporters is not None:
         add_metrics_route(api, gateway.read_exporters)
     add_refusals(api)

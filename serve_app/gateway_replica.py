@@ -10,6 +10,7 @@ from serve_app.exposure import listens_on_loopback
 from serve_app.gateway import Gateway
 from serve_app.metrics.exporters import read_exporters
 from serve_app.metrics.ray_meter import GATEWAYS, RayMeter
+from serve_app.process_logs import set_up
 from serve_app.settings import ADMIN_KEYS_VARIABLE, GatewaySettings, keys_in
 from serve_app.stage_client import RayStageDirectory
 from stages.descriptor import Descriptor
@@ -25,6 +26,7 @@ class GatewayReplica(Gateway):
         stage0: DeploymentHandle[Any],
         stage1: DeploymentHandle[Any],
     ) -> None:
+        set_up(settings.logs, "gateway")
         own = replace(
             settings,
             api_keys=keys_in(os.environ),

@@ -4,6 +4,7 @@ Nothing here is counted up and down, so nothing can be left over when a client l
 """
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 from serve_app.clock import Clock, Timer
@@ -28,11 +29,18 @@ STATES: Final = OPEN_SESSIONS.labels["state"]
 class GatewayWatch:
     """Looks at one gateway replica."""
 
-    def __init__(self, meter: Meter, sessions: OpenSessions, clock: Clock) -> None:
+    def __init__(
+        self,
+        meter: Meter,
+        sessions: OpenSessions,
+        clock: Clock,
+        flush: Callable[[float], None],
+    ) -> None:
         self.meter = meter
         self.fairness = Fairness()
         self._sessions = sessions
         self._clock = clock
+        self._flush = flush
         self._sockets: set[object] = set()
         self._looked_at_s = clock.now()
         self._due_s = clock.now()
@@ -80,6 +88,7 @@ class GatewayWatch:
             self.meter.observe(GATEWAY_SECONDS, max(0.0, now - self._due_s), "loop_delay")
             self.look()
             self.meter.refresh()
+            self._flush(now)
         finally:
             self._due_s = now + REFRESH_S
             self._timer = self._clock.call_at(self._due_s, self._go_round)

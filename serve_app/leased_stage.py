@@ -16,6 +16,7 @@ from ray.serve.handle import DeploymentHandle
 
 from serve_app.latch import Latch
 from serve_app.lease import LeaseEnd, LeaseEnded, LeaseGranted, LeaseRefused
+from serve_app.session_log import say, trouble
 from serve_app.stage_errors import let_go, stage_errors
 from session.errors import (
     AdmissionRefused,
@@ -117,7 +118,8 @@ class LeasedStage:
                     closing = _answer(self.engine.close.remote(fence))
                     await asyncio.wait_for(closing, self._timeout_s)
             except StageError as error:
-                log.warning("close of %s at %s failed: %s", fence.session_id, self.stage, error)
+                facts = trouble(error, stage=self.stage)
+                say(log, logging.WARNING, "close failed, will try again", fence, facts)
                 await _wait(self._over, retry_s)
                 retry_s = min(2 * retry_s, LONGEST_RETRY_S)
             else:

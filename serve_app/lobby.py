@@ -7,9 +7,11 @@ Rule 2: a socket has until one moment to begin a session, however often it waits
 from collections.abc import Callable
 from dataclasses import replace
 
+from serve_app.bounded_log import Line
 from serve_app.clock import Timer
 from serve_app.metrics.meter import count_error
 from serve_app.session_host import SessionHost
+from serve_app.session_log import Facts, trouble
 from session.config import SessionConfig
 from session.effects import Emit
 from session.errors import ClientError, DuplexError, MalformedEvent, UnsupportedOption
@@ -56,6 +58,15 @@ class Lobby:
     def say(self, error: DuplexError, event_id: str | None) -> None:
         """Say what is wrong while there is no session."""
         count_error(self._host.world.meter, error)
+        host, found = self._host, trouble(error)
+        facts = Facts(
+            dialect=host.kit.dialect.value,
+            principal=host.owner.name,
+            error=found.error,
+            error_code=found.error_code,
+        )
+        line = Line("refused before there is a session", facts)
+        host.world.records.bounded.write(line, now=self._clock.now())
         self.put(ErrorRaised(error, event_id))
 
     def say_time_is_up(self) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from serve_app.dialects import Dialect
 from serve_app.key_file import Principal
 from serve_app.session_actor import SessionActor
+from serve_app.session_log import Facts, say
 from session.ids import SessionId
 from session.stimuli import CloseRequested
 
@@ -65,7 +66,8 @@ class OpenSessions:
             async with asyncio.timeout(within_s):
                 await self.wait_idle()
         except TimeoutError:
-            log.warning("%d sessions had not given their stages back in time", len(self))
+            sentence = "sessions had not given their stages back in time"
+            say(log, logging.WARNING, sentence, facts=Facts(count=len(self)))
 
     async def wait_idle(self) -> None:
         """Wait until no session is left."""
@@ -73,8 +75,9 @@ class OpenSessions:
             await asyncio.wait(set(self._running))
 
     def _ended(self, task: asyncio.Task[None], place: tuple[SessionId, Dialect]) -> None:
-        del self._running[task]
+        actor = self._running.pop(task)
         del self._by_id[place]
         self._owned.pop(task, None)
         if not task.cancelled() and task.exception() is not None:
-            log.error("a session could not give its stages back", exc_info=task.exception())
+            sentence, fence = "a session could not give its stages back", actor.fence
+            say(log, logging.ERROR, sentence, fence, error=task.exception())

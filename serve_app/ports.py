@@ -24,6 +24,13 @@ class AppendedRef(NamedTuple):
     speech: SpeechRef
 
 
+class Replicas(NamedTuple):
+    """The replicas of both stages that hold a session, by the names that Serve gives them."""
+
+    stage0: str
+    stage1: str
+
+
 class StageSession(Protocol):
     """Both stages, leased and opened for one session.
 
@@ -33,6 +40,11 @@ class StageSession(Protocol):
     ClientError, where the model refuses what a client asked for: at open, append and configure.
     After `close` or a loss, later calls fail at once, before anything is submitted.
     """
+
+    @property
+    def replicas(self) -> Replicas:
+        """Where the session is held."""
+        ...
 
     async def append(
         self,

@@ -8,7 +8,6 @@ Rule 3: whatever goes wrong here ends this session and no other, and gives its s
 """
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from serve_app.metrics.meter import NO_METER, Meter, count_error
 from serve_app.outbound import Outbound
 from serve_app.ports import StageDirectory
 from serve_app.session_observer import observe
+from serve_app.session_records import SessionRecord, SessionRecords
 from serve_app.speech_scorer import OpenScorer
 from serve_app.timings import GatewayTimings
 from serve_app.traced_units import session_trace
@@ -56,8 +56,6 @@ from session.stimuli import (
     Stimulus,
 )
 
-log = logging.getLogger(__name__)
-
 READER_PATIENCE_S: Final = 2.0
 """A client with too much to read gets so long to catch up; meanwhile nothing more is made."""
 
@@ -74,6 +72,7 @@ class World:
     meter: Meter = NO_METER
     fairness: Fairness = field(default_factory=Fairness)
     tracer: Tracer = NO_TRACER
+    records: SessionRecords = field(default_factory=SessionRecords)
 
 
 class SessionActor:
@@ -85,9 +84,11 @@ class SessionActor:
         *,
         world: World,
         outbox: Outbox,
+        record: SessionRecord,
         dialect: Dialect = Dialect.DUPLEX,
     ) -> None:
         self._session = session
+        self.record = record
         self._world = world
         unit_ms = world.directory.descriptor.profile.unit_ms
         self._observer = observe(
@@ -169,15 +170,17 @@ class SessionActor:
                 shell = self._shell(group)
                 await self._run_mailbox(shell)
                 shell.end()
-        except Exception:
-            log.exception("session %s broke: %s", self.fence.session_id, list(self._session.story))
+        except Exception as error:  # noqa: BLE001 - a fault of ours ends this session alone
+            self.record.broke(error)
             if shell is not None:
                 shell.end()
             self._refuse_from_now_on()  # giving the stages back may take its time
             await self._give_up(shell)
         finally:
-            self._observer.ended(now=self._world.clock.now())
+            now = self._world.clock.now()
+            self._observer.ended(now=now)
             self._trace.ended()
+            self.record.ended(self._observer.reason, now=now)
             self._refuse_from_now_on()
             self.outbound.finish()
 
@@ -192,6 +195,7 @@ class SessionActor:
             current_fence=lambda: self._session.fence,
             answer_socket=self._answer_socket,
             trace=self._trace,
+            note_replicas=self.record.held_by,
         )
 
     async def _run_mailbox(self, shell: Shell) -> None:
@@ -213,11 +217,17 @@ class SessionActor:
 
     def _handle(self, stimulus: Stimulus, shell: Shell) -> list[Effect]:
         now = self._world.clock.now()
-        effects = self._session.handle(stimulus, now=now)
-        for effect in effects:
-            perform(effect, shell)
+        try:
+            effects = self._session.handle(stimulus, now=now)
+            for effect in effects:
+                perform(effect, shell)
+        except Exception:
+            self.record.broke_at(stimulus, now=now)
+            raise
         self._observer.handled(stimulus, effects, at_s=shell.now_s, now=now)
         self._trace.handled(stimulus, effects, at_s=shell.now_s, now=now)
+        fence, stale = self._session.fence, self._session.stale
+        self.record.handled(stimulus, effects, fence, stale=stale, now=now)
         return effects
 
     async def _stimuli(self, letter: Letter) -> Sequence[Stimulus]:

@@ -13,6 +13,7 @@ from serve_app.outbound import Outbound
 from serve_app.ports import StageDirectory
 from serve_app.quota_desk import QuotaDesk
 from serve_app.session_actor import SessionActor, World
+from serve_app.session_story import Caller
 from session.config import SessionConfig
 from session.errors import QuotaExceeded
 from session.fence import Fence
@@ -82,9 +83,16 @@ class SessionHost:
             ids=self.ids,
         )
         outbox = self._outbox(asked.attachment, opening, keeps_journal=asked.is_resumable)
-        actor = SessionActor(session, world=world, outbox=outbox, dialect=self.kit.dialect)
+        dialect = self.kit.dialect
+        record = world.records.begin(
+            fence,
+            Caller(dialect.value, self.owner.name),
+            since_unix_s=opening.began_unix_s,
+            now=world.clock.now(),
+        )
+        actor = SessionActor(session, world=world, outbox=outbox, record=record, dialect=dialect)
         # Nothing has waited since it was counted, so two clients never get the same place.
-        self.sessions.start(actor, self.kit.dialect, owner)
+        self.sessions.start(actor, dialect, owner)
         return actor
 
     def find(self, session_id: SessionId) -> SessionActor | None:

@@ -91,7 +91,7 @@ class SessionObserver:
     _stale: int = 0
     _began_at_s: float = 0.0
     _opened_at_s: float | None = None
-    _reason: str = field(default=BROKEN)
+    reason: str = field(default=BROKEN)
     """Why it ends; what ends without having said why has broken."""
 
     def handled(
@@ -111,7 +111,7 @@ class SessionObserver:
     def ended(self, *, now: float) -> None:
         """The session is over, and nothing of it goes on."""
         self.answers.count_heard()
-        self.meter.count(SESSIONS_ENDED, self._reason)
+        self.meter.count(SESSIONS_ENDED, self.reason)
         if self._opened_at_s is not None:
             self.meter.observe(SESSION_DURATION, now - self._opened_at_s)
 
@@ -136,7 +136,7 @@ class SessionObserver:
                 self._opened_at_s = now
                 self.meter.observe(SESSION_OPEN, now - self._began_at_s)
             case OpenFailed(error=error):
-                self._reason = "not_opened"
+                self.reason = "not_opened"
                 name = "client_error" if isinstance(error, ClientError) else error_name(type(error))
                 self.meter.count(SESSIONS_REFUSED, name)
             case _:
@@ -164,8 +164,8 @@ class SessionObserver:
                 self._refuse(answer)
             case DetachSocket(close=close):
                 self.meter.count(DETACHED, "lost" if close is None else "idle")
-            case CloseSocket(reason=reason) if self._reason == BROKEN:
-                self._reason = reason  # abandoned before it was open
+            case CloseSocket(reason=reason) if self.reason == BROKEN:
+                self.reason = reason  # abandoned before it was open
             case _:
                 pass
 
@@ -198,7 +198,7 @@ class SessionObserver:
             case ErrorRaised(error=error):
                 count_error(self.meter, error)
             case SessionClosed(reason=reason) | SessionExpired(reason=reason):
-                self._reason = reason
+                self.reason = reason
                 if reason == "slow_reader":
                     self.meter.count(SLOW_READERS)
             case _:

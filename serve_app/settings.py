@@ -5,6 +5,7 @@ Rule 2: everything wrong is reported at once, each fault with the path of its fi
 """
 
 import dataclasses
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -114,6 +115,41 @@ class GatewayArgs(_Settings):
     """Offer /debug/timings."""
     metrics_public: bool = False
     """Let everybody read /metrics, also where the service has keys."""
+    story_entries: int = Field(default=256, ge=16)
+    """Entries of a session's story that are kept, the latest ones; about 400 bytes each."""
+    ended_stories: int = Field(default=100, ge=0)
+    """Sessions whose story is kept after their end."""
+
+
+class LogEncoding(enum.StrEnum):
+    """How a log line looks."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(enum.StrEnum):
+    """From which level on lines are written."""
+
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
+
+
+class LogArgs(_Settings):
+    """The log files of the service's own processes."""
+
+    encoding: LogEncoding = Field(default=LogEncoding.TEXT, strict=False)
+    """text, or json: one object a line."""
+    level: LogLevel = Field(default=LogLevel.INFO, strict=False)
+    """DEBUG, INFO, WARNING or ERROR. DEBUG has a line for everything that happens in a session."""
+    folder: Path | None = Field(default=None, strict=False)
+    """Where they lie, in a folder `duplex`; null: where Ray's own logs are."""
+    max_bytes: int = Field(default=104_857_600, gt=0)
+    """A file that is as long is put aside, and a new one begun."""
+    kept_files: int = Field(default=5, ge=1)
+    """Files of a process that were put aside and are kept."""
 
 
 class TracingArgs(_Settings):
@@ -163,6 +199,8 @@ class AppArgs(_Settings):
     """Who may come in."""
     gateway: GatewayArgs = Field(default_factory=GatewayArgs)
     """The deployment that holds the clients' sockets."""
+    logs: LogArgs = Field(default_factory=LogArgs)
+    """The log files of the service's own processes."""
     stage0: StageArgs = Field(default_factory=StageArgs)
     """What the hearing and deciding half is given."""
     stage1: StageArgs = Field(default_factory=StageArgs)
@@ -190,6 +228,9 @@ class GatewaySettings:
     debug: bool = False
     metrics_public: bool = False
     tracing: TracingSettings = NO_TRACING
+    story_entries: int = 256
+    ended_stories: int = 100
+    logs: LogArgs = field(default_factory=LogArgs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +285,9 @@ def gateway_settings(args: AppArgs) -> GatewaySettings:
         debug=args.gateway.debug,
         metrics_public=args.gateway.metrics_public,
         tracing=args.tracing.settings(),
+        story_entries=args.gateway.story_entries,
+        ended_stories=args.gateway.ended_stories,
+        logs=args.logs,
     )
 
 

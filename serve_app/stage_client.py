@@ -9,6 +9,7 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import Any, Final
 
 import ray
@@ -18,7 +19,8 @@ from ray.serve.handle import DeploymentHandle
 from serve_app.clock import Clock, MonotonicClock, sleep_until
 from serve_app.deployments import Witness
 from serve_app.leased_stage import LeasedStage, take_lease
-from serve_app.ports import AppendedRef, SpeechRef
+from serve_app.ports import AppendedRef, Replicas, SpeechRef
+from serve_app.session_log import say, trouble
 from serve_app.stage_errors import let_go, stage_errors
 from serve_app.tracing.tracer import TraceParent
 from session.config import RuntimeConfig, SessionLimits
@@ -42,6 +44,11 @@ class RayStageSession:
     def __init__(self, stage0: LeasedStage, stage1: LeasedStage) -> None:
         self._stage0 = stage0
         self._stage1 = stage1
+
+    @property
+    def replicas(self) -> Replicas:
+        """Where the session is held."""
+        return Replicas(self._stage0.replica, self._stage1.replica)
 
     async def append(
         self,
@@ -209,7 +216,8 @@ class RayStageDirectory:
             try:
                 await _answer(self.witness.alive.remote())
             except RayActorError:
-                log.warning("the witness of this gateway died; its sessions end, a new one begins")
+                sentence = "the witness of this gateway died; its sessions end, a new one begins"
+                say(log, logging.WARNING, sentence)
                 self.witness = _new_witness()
 
     async def _run_renewals(self) -> None:
@@ -232,7 +240,8 @@ class RayStageDirectory:
                 lost = await asyncio.wait_for(_renewal(group[0].engine, list(named)), timeout_s)
         except DuplexError as error:
             # Its streams tell whether the engine is gone; the next round tries again.
-            log.warning("renewal of %d leases of %s failed: %s", len(group), stage, error)
+            facts = replace(trouble(error, stage=stage), count=len(group))
+            say(log, logging.WARNING, "leases could not be renewed", facts=facts)
             return
         for session_id in lost:
             named[session_id].lose(StageUnavailable(f"{stage} lost the session: lease expired"))

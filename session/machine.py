@@ -67,7 +67,6 @@ from session.stream_stimuli import ContextAppended, InputMuteSet
 from session.timers import fire, wake_up
 from session.unit import INPUT_RATE_HZ, SAMPLE_BYTES, samples_to_ms
 
-STORY_LENGTH = 256
 HELD_COMMAND_BYTES = 1024
 """What a command counts for besides its audio or text while the session is opening."""
 MAX_HELD = 32_768
@@ -93,8 +92,6 @@ class DuplexSession:
         self._held_bytes = 0
         self.stale = 0
         """Stimuli that were dropped because their fence or their attachment is over."""
-        self.story: deque[tuple[float, str, Fence, int]] = deque(maxlen=STORY_LENGTH)
-        """What happened lately: when, which stimulus, under which fence, how many effects."""
 
     @property
     def fence(self) -> Fence:
@@ -158,7 +155,6 @@ class DuplexSession:
         effects = self._dispatch(stimulus, now)
         effects += endings.end_drain(self._state, now)
         effects += wake_up(self._state, now)
-        self.story.append((now, type(stimulus).__name__, self._state.fence, len(effects)))
         return effects
 
     def _dispatch(self, stimulus: Stimulus, now: float) -> list[Effect]:

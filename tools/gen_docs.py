@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from serve_app import settings
 from serve_app.http_errors import http_status
 from serve_app.key_file import Principal, Quota
-from serve_app.settings import AppArgs, AuthArgs, GatewayArgs, StageArgs, TracingArgs
+from serve_app.settings import AppArgs, AuthArgs, GatewayArgs, LogArgs, StageArgs, TracingArgs
 from session import errors
 from session.config import SessionLimits
 from session.errors import DuplexError
@@ -197,6 +197,7 @@ def config_page() -> str:
         *section("args.auth", model_rows(AuthArgs)),
         *key_file_section(),
         *section("args.gateway", model_rows(GatewayArgs)),
+        *section("args.logs", model_rows(LogArgs)),
         *section("args.stage0, args.stage1", model_rows(StageArgs)),
         *section("args.tracing", model_rows(TracingArgs)),
     ]

@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self, TypeVar
 
+from serve_app.dialects import Dialect
 from serve_app.session_actor import SessionActor, World
+from serve_app.session_story import Caller
 from serve_app.timings import GatewayTimings
 from session.config import SessionConfig, SessionLimits, default_config
 from session.effects import CloseSocket, Effect
@@ -141,7 +143,13 @@ class Rig:
             attachment=FIRST_ATTACHMENT,
             keeps_journal=is_resumable,
         )
-        self.actor = SessionActor(self.session, world=self.world, outbox=outbox)
+        self.record = self.world.records.begin(
+            self.session.fence,
+            Caller(Dialect.DUPLEX.value, "tester"),
+            since_unix_s=1_700_000_000,
+            now=self.clock.now(),
+        )
+        self.actor = SessionActor(self.session, world=self.world, outbox=outbox, record=self.record)
         self.opening = OpenRequested(is_resumable=is_resumable)
         self._task: asyncio.Task[None] | None = None
 

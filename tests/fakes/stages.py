@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Any
 
-from serve_app.ports import AppendedRef, SpeechRef
+from serve_app.ports import AppendedRef, Replicas, SpeechRef
 from serve_app.tracing.tracer import TraceParent
 from session.config import RuntimeConfig
 from session.errors import AdmissionRefused, DuplexError, StageError, StageUnavailable
@@ -99,6 +99,11 @@ class ScriptedStages:
         )
         self.is_closed = False
         self.open_iterators = 0
+
+    @property
+    def replicas(self) -> Replicas:
+        """Where the session is held."""
+        return Replicas("hearing", "speaking")
 
     async def append(
         self,

@@ -227,7 +227,7 @@ async def test_frames_and_chunks_are_timed() -> None:
 
 async def test_it_looks_every_second_until_it_is_stopped() -> None:
     meter, clock = CountedMeter(), FakeClock()
-    watch = GatewayWatch(meter, OpenSessions(), clock)
+    watch = GatewayWatch(meter, OpenSessions(), clock, lambda _: None)
     watch.start()
     clock.advance(3.0)
     assert meter.refreshed == 4
@@ -240,7 +240,7 @@ async def test_it_looks_every_second_until_it_is_stopped() -> None:
 
 async def test_unfairness_of_the_last_minute() -> None:
     meter, clock = CountedMeter(), FakeClock()
-    watch = GatewayWatch(meter, OpenSessions(), clock)
+    watch = GatewayWatch(meter, OpenSessions(), clock, lambda _: None)
     watch.look()
     assert meter.gauge(JAIN) == meter.gauge(LAG_RATIO) == 1.0
     for seconds in (0.1, 0.3):

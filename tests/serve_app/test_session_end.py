@@ -195,7 +195,11 @@ async def test_a_kernel_that_breaks_ends_its_own_session_only(
         await rig.ended()
         assert said[-1] == CloseSocket(1011, "internal_error")
         assert names(said)[-2] == "ErrorRaised"
-        assert "sess_1" in caplog.text
+        [broke] = [vars(said) for said in caplog.records if said.message == "session broke"]
+        assert broke["session"] == "sess_1"
+        assert f"{kind.__name__}" in broke["story"][-1]
+        assert "broke" in broke["story"][-1]
+        assert "OpenRequested" in broke["story"][0]
         assert directory.open_sessions == 1
         other.post(audio(1_000))
         await other.until(ResponseFinished)

@@ -1,0 +1,150 @@
+"""The log lines of one session: its begin, its sockets, its troubles, its end.
+
+Rule 1: what clients cause at their own pace, over and over, goes through the bounded log.
+Rule 2: a line about a session names it by its fence; what happened in it is counted.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, assert_never
+
+from serve_app.bounded_log import BoundedLog, Line
+from serve_app.session_log import Facts, say, trouble
+from serve_app.session_story import SessionStory
+from serve_app.story_entries import Told, known_end
+from session.effects import AttachSocket, DetachSocket, Effect, RefuseSocket
+from session.errors import ClientError, DuplexError
+from session.socket_events import ResyncRequired
+from session.stimuli import (
+    ConfigureFailed,
+    OpenFailed,
+    OpenRequested,
+    ReleaseFailed,
+    SpeechFailed,
+    StageLost,
+    StagesOpened,
+    UnitFailed,
+)
+
+log = logging.getLogger(__name__)
+
+NOT_OPENED: Final = "not_opened"
+TROUBLES: Final[Mapping[type, str]] = {
+    UnitFailed: "a unit failed",
+    SpeechFailed: "speech failed",
+    ConfigureFailed: "new settings were refused",
+    ReleaseFailed: "the stages did not confirm the release",
+    StageLost: "a stage is lost",
+}
+AboutSockets = AttachSocket | DetachSocket | RefuseSocket
+ABOUT_SOCKETS: Final = (AttachSocket, DetachSocket, RefuseSocket)
+Noted = (
+    OpenRequested
+    | StagesOpened
+    | OpenFailed
+    | StageLost
+    | UnitFailed
+    | SpeechFailed
+    | ConfigureFailed
+    | ReleaseFailed
+)
+NOTED: Final = (
+    *(OpenRequested, StagesOpened, OpenFailed, StageLost),
+    *(UnitFailed, SpeechFailed, ConfigureFailed, ReleaseFailed),
+)
+
+
+@dataclass(slots=True)
+class SessionNotices:
+    """Writes what an operator shall read of a session."""
+
+    story: SessionStory
+    bounded: BoundedLog
+
+    def handled(self, told: Told, effects: Sequence[Effect], *, is_stale: bool, now: float) -> None:
+        """The kernel has handled a stimulus and asks for `effects`."""
+        if not is_stale and isinstance(told, NOTED):
+            self._note(told, now)
+        for effect in effects:
+            if isinstance(effect, ABOUT_SOCKETS):
+                self._note_socket(effect, now)
+
+    def ended(self, reason: str, *, now: float) -> None:
+        """The session is over, and nothing of it goes on."""
+        facts = replace(
+            self._own(),
+            reason=known_end(reason),
+            duration_s=round(now - self.story.began_s, 3),
+            units=self.story.units,
+            answers=self.story.answers,
+        )
+        if facts.reason == NOT_OPENED:
+            return  # it was told why
+        self._say("session ended", facts)
+
+    def broke(self, error: BaseException) -> None:
+        """A fault of ours ends the session."""
+        facts = replace(self._own(), story=self.story.lines())
+        say(log, logging.ERROR, "session broke", self.story.fence, facts, error=error)
+
+    def _note(self, told: Noted, now: float) -> None:
+        match told:
+            case OpenRequested():
+                self._say("session begun", self._own())
+            case StagesOpened():
+                self._say("session open", self._placed())
+            case OpenFailed(error=error):
+                self._refuse("session not opened", error, now)
+            case StageLost(stage=stage, error=error):
+                self._trouble(told, error, stage)
+            case UnitFailed(error=error):
+                self._trouble(told, error, "stage0")
+            case SpeechFailed(error=error):
+                self._trouble(told, error, "stage1")
+            case ConfigureFailed(error=error) | ReleaseFailed(error=error):
+                self._trouble(told, error, None)
+            case _:
+                assert_never(told)
+
+    def _note_socket(self, effect: AboutSockets, now: float) -> None:
+        match effect:
+            case AttachSocket(replaced=None):
+                self._say("session resumed", self._own())
+            case AttachSocket():
+                self._say("session taken over", self._own())
+            case DetachSocket(close=close):
+                reason = "socket lost" if close is None else close.reason
+                self._say("client detached", replace(self._own(), reason=reason))
+            case RefuseSocket(answer=answer):
+                self._refuse_socket(answer, now)
+
+    def _refuse_socket(self, answer: ClientError | ResyncRequired, now: float) -> None:
+        if isinstance(answer, ResyncRequired):
+            facts = replace(self._own(), reason=answer.reason)
+            self.bounded.write(Line("resume needs a resync", facts), now=now)
+        else:
+            self._refuse("resume refused", answer, now)
+
+    def _refuse(self, sentence: str, error: DuplexError, now: float) -> None:
+        found = trouble(error)
+        facts = replace(self._own(), error=found.error, error_code=found.error_code)
+        self.bounded.write(Line(sentence, facts), now=now)
+
+    def _trouble(self, told: Noted, error: DuplexError, stage: str | None) -> None:
+        level = logging.INFO if isinstance(error, ClientError) else logging.WARNING
+        facts = replace(trouble(error, stage=stage), principal=self.story.caller.principal)
+        say(log, level, TROUBLES[type(told)], self.story.fence, facts)
+
+    def _placed(self) -> Facts:
+        at = self.story.replicas
+        if at is None:
+            return self._own()
+        return replace(self._own(), stage0_replica=at.stage0, stage1_replica=at.stage1)
+
+    def _own(self) -> Facts:
+        caller = self.story.caller
+        return Facts(dialect=caller.dialect, principal=caller.principal)
+
+    def _say(self, sentence: str, facts: Facts) -> None:
+        say(log, logging.INFO, sentence, self.story.fence, facts)

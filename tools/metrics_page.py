@@ -24,8 +24,9 @@ read them:
 
 Every label has a closed set of values. Counters and gauges are there from the start of their
 process, at zero; in Ray's exporter a histogram's series appear with their first value, in
-`/metrics` they are there at once. Ray reports every 10 s, or as
-`RAY_metrics_report_interval_ms` says.
+`/metrics` they are there at once. So what a process observes first, up to Ray's first report
+of it, is in none of Prometheus' rates: percentiles are of what came later. Ray reports every
+10 s, or as `RAY_metrics_report_interval_ms` says.
 
 **`_sum`.** Ray 2.60 counts each value of a histogram as the middle of its bucket: the buckets
 and the `_count` are exact, the `_sum` is not. So read quantiles, not means. `/metrics` has no

@@ -210,7 +210,8 @@ ACK_LAG: Final = histogram(
 BUFFERED: Final = gauge(
     GATEWAY,
     "duplex_output_buffered_bytes",
-    "Output that waits for clients to read it.",
+    "Output that waits for clients to read it. Serve's own proxy takes it at once, whether they "
+    "read or not.",
 )
 
 # --- sockets ------------------------------------------------------------------------------------
@@ -230,7 +231,7 @@ SOCKETS_CLOSED: Final = counter(
     GATEWAY,
     "duplex_sockets_closed_total",
     "WebSockets that are closed, by who closed them and the code. The peer's 1005 has no "
-    "code, its 1006 is a connection that broke.",
+    "code, its 1006 is a connection that broke; Serve's own proxy says 1005 of both.",
     labels={"by": ("server", "client"), "code": CLOSE_CODES},
 )
 DETACHED: Final = counter(
@@ -253,7 +254,8 @@ TAKEOVERS: Final = counter(
 SLOW_READERS: Final = counter(
     GATEWAY,
     "duplex_slow_readers_total",
-    "Sessions that ended because their client did not read.",
+    "Sessions that ended because their client did not read. Serve's own proxy takes all that it "
+    "is sent, so behind it there are none.",
 )
 FLOODS: Final = counter(
     GATEWAY,

@@ -108,7 +108,8 @@ AUDIO_OUT: Final = Row(
         panels.ACK_LAG,
         Panel(
             title="Output that waits",
-            description="Output that clients have not read yet.",
+            description="Output that clients have not read yet. Serve's own proxy takes it at "
+            "once, whether they read or not.",
             unit="bytes",
             queries=level(d.BUFFERED),
         ),
@@ -129,7 +130,7 @@ SOCKETS: Final = Row(
         Panel(
             title="Closed",
             description="WebSockets closed, by who closed them and the code. 1006 from the client "
-            "is a connection that broke.",
+            "is a connection that broke; Serve's own proxy says 1005 of it.",
             unit="ops",
             queries=growth(d.SOCKETS_CLOSED, "by", "code"),
         ),
@@ -146,7 +147,8 @@ SOCKETS: Final = Row(
         ),
         Panel(
             title="Bad clients",
-            description="Clients that did not read, and those that sent on although refused.",
+            description="Clients that did not read, and those that sent on although refused. "
+            "Serve's own proxy takes all that it is sent, so behind it nobody is slow to read.",
             unit="ops",
             queries=(
                 Query(rate(series(d.SLOW_READERS)), "slow readers"),

@@ -121,16 +121,11 @@ class Gateway:
         )
         self._clock = clock or MonotonicClock()
         self.quotas = QuotaDesk(keys, self.sessions, settings.limits, self._clock)
-<<<<<<< HEAD
         self.tracer = open_tracer(settings.tracing, "gateway", clock=self._clock, meter=meter)
-        self.watch = GatewayWatch(meter, self.sessions, self._clock)
-=======
-        self.tracer = open_tracer(settings.tracing, "gateway", clock=self._clock)
         self.records = SessionRecords(
             most_entries=settings.story_entries, most_ended=settings.ended_stories
         )
         self.watch = GatewayWatch(meter, self.sessions, self._clock, self.records.bounded.flush)
->>>>>>> e3b57f9 (One story of a session, kept beside the kernel and shown to an operator; log lines about sessions have fixed fields and never content, as text or JSON, in every process of ours)
         self._open_scorer = open_scorer or SileroScorers().open
         self._open_directory = open_directory
         self._directory: StageDirectory | None = None

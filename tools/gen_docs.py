@@ -226,7 +226,8 @@ KEY_RULES: Final = """
   while the service runs, and is logged; at the start it is a fault. Messages name line and field,
   and never a key.
 * With a key that is taken out nobody begins a session any more, nor with client secrets once no
-  key of its name is left. Sessions that are open go on.
+  key of its name is left. Sessions that are open go on; whoever loses the socket of one resumes it
+  with a key that is in force.
 * Keys of `DUPLEX_API_KEYS` have no names. Where no key is asked for, all clients are one:
   `anyone`.
 * A client over its quota gets an `error` (`session_quota_exceeded`, `rate_limit_exceeded`), then

@@ -173,14 +173,15 @@ async def test_no_more_opens_in_a_minute_than_a_key_may(wire: Wire, tmp_path: Pa
 async def test_a_session_without_a_client_counts_and_its_client_may_come_back(
     tmp_path: Path,
 ) -> None:
-    keys = "a-key max_sessions=1 max_opens_per_minute=1\n"
-    async with keyed(tmp_path, keys, disconnect_grace_s=30.0) as place:
+    bounds = "name=alice max_sessions=1 max_opens_per_minute=1\n"
+    async with keyed(tmp_path, f"a-key {bounds}", disconnect_grace_s=30.0) as place:
         line = await place.dial(DUPLEX, "a-key")
         await line.send(update())
         created = await hear(line)
         line.transport.abort()
         assert await place.refusal(DUPLEX, "a-key") == TOO_MANY_SESSIONS
-        again = await place.dial(DUPLEX, "a-key")
+        place.rotate(f"n-key {bounds}")
+        again = await place.dial(DUPLEX, "n-key")
         await again.send(
             client(
                 "session.resume",
@@ -192,7 +193,7 @@ async def test_a_session_without_a_client_counts_and_its_client_may_come_back(
         assert (await hear(again))["type"] == "session.resumed"
         await again.send(client("session.close"))
         await until(again, "session.closed")
-        assert await place.refusal(DUPLEX, "a-key") == TOO_MANY_OPENS
+        assert await place.refusal(DUPLEX, "n-key") == TOO_MANY_OPENS
 
 
 async def test_a_session_that_could_not_open_gives_its_place_back(tmp_path: Path) -> None:

@@ -1,19 +1,24 @@
 """The traces that a gateway makes of its sessions' units, over real sockets."""
 
+import base64
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from websockets.asyncio.client import connect
 
 from serve_app.traced_units import MOST_KEPT, TracedUnits
+from serve_app.tracing.settings import TracingSettings
 from session.config import SessionLimits
 from session.effects import SubmitUnit
 from session.errors import StageFailed
 from session.fence import Fence
 from session.ids import OperationId, SessionId
 from session.stimuli import SpeechArrived, UnitFinished
+from session.stream_events import FRAME_MS
 from session.unit import Decision, SpeechChunk, Unit, UnitResult
 from tests.fakes.clock import FakeClock
 from tests.fakes.rig import Rig, audio, config, settle
@@ -198,6 +203,37 @@ async def test_speech_that_nobody_is_there_to_hear_ends_when_it_is_made() -> Non
             await settle()
         await service.gateway.sessions.close_all("test", within_s=5)
     assert kept.one("speech").values == {"duplex.chunks": 3}
+
+
+async def test_speech_that_is_sent_as_it_is_played_ends_with_its_last_frame() -> None:
+    sent: list[int] = []
+    directory = answering()
+    async with traced(directory) as (service, kept):
+        url = f"ws://127.0.0.1:{service.port}/v1/live/sessions"
+        async with connect(url, compression=None) as line:
+            await line.send(client("session.start", session={"model": "gpt-live-1"}))
+            sound = base64.b64encode(bytes(48_000)).decode()
+            await line.send(client("session.input_audio.append", audio=sound))
+            while len(sent) < 600 // FRAME_MS:
+                await until(line, "session.output_audio.delta")
+                sent.append(len(kept.named("speech")))
+            await line.send(client("session.close"))
+            await until(line, "session.closed")
+        await service.idle()
+    assert sent[:-1] == [0] * (len(sent) - 1)
+    assert kept.one("speech").values == {"duplex.chunks": 3}
+
+
+async def test_an_endpoint_that_never_answers_harms_no_conversation() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        tracing = TracingSettings(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        async with serving(answering(), tracing=tracing) as service, service.dial() as line:
+            await line.send(update(**AUTO))
+            await until(line, "session.created")
+            await line.send(append(1_000))
+            await until(line, "rate_limits.updated")
+            await line.send(client("session.close"))
+            await until(line, "session.closed")
 
 
 async def test_what_is_not_sampled_leaves_no_span_anywhere() -> None:

@@ -19,7 +19,9 @@ from serve_app.session_actor import SessionActor
 from serve_app.session_host import SessionHost
 from session.config import SessionConfig
 from session.effects import CloseSocket
+from session.endings import SERVICE_RESTART
 from session.errors import ClientError, IllegalNow, ResumeRefused
+from session.leaving import AT_QUIET
 from session.on_attachment import REFUSED_TEXT
 from session.outbox import Frame
 from session.realtime.commands import Command, SessionResumeAsked
@@ -165,7 +167,9 @@ class Connection:
             case SessionConfigured():
                 self._configure(command)
             case _:
-                self._begin(self._host.defaults).post(command, attachment=self._attachment)
+                self._begin(self._host.defaults)
+                if self._actor is not None:
+                    self._actor.post(command, attachment=self._attachment)
 
     def _configure(self, configured: SessionConfigured) -> None:
         config = self._lobby.fit(configured)
@@ -176,13 +180,16 @@ class Connection:
         self._opening = replace(self._opening, is_configured=True)
         self._begin(config, configured.event_id)
 
-    def _begin(self, config: SessionConfig, event_id: str | None = None) -> SessionActor:
+    def _begin(self, config: SessionConfig, event_id: str | None = None) -> None:
+        if self._host.sessions.is_draining:
+            self._lobby.say_draining(event_id)
+            self._close(SERVICE_RESTART, AT_QUIET)
+            return
         is_resumable = self._host.is_resumable
         asked = OpenRequested(event_id, self._attachment, is_resumable=is_resumable)
         actor = self._host.begin(config, asked, self._opening)
         self._enter(actor)
         actor.post(asked)
-        return actor
 
     async def _resume(self, asked: SessionResumeAsked) -> None:
         """Go on with a session that another socket began, if it may be had."""

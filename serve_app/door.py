@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serve_app.admin_door import ADMIN_PATHS, AdminDoor
 from serve_app.auth import Doorkeeper, Refusal
+from session.errors import ClientError, ServerDraining
 
 LIVE_PATH = "/health/live"
 """Says only that the process lives; a prober has no key."""
@@ -59,8 +60,17 @@ class HttpDoor:
         return self._door.refuse_public()
 
 
-_CODES: Final[Mapping[int, str]] = {401: "invalid_api_key", 404: "not_found"}
+_CODES: Final[Mapping[int, str]] = {
+    401: "invalid_api_key",
+    404: "not_found",
+    503: ServerDraining.code,
+}
 """What the errors of some statuses are called."""
+_HEADERS: Final[Mapping[int, Mapping[str, str]]] = {
+    401: {"WWW-Authenticate": "Bearer"},
+    503: {"Retry-After": "5"},
+}
+"""What else they say. Another server may answer by then, or this one after its restart."""
 
 
 async def refuse_socket(socket: WebSocket, refusal: Refusal) -> None:
@@ -76,6 +86,7 @@ async def refuse_socket(socket: WebSocket, refusal: Refusal) -> None:
 def refusal_response(refusal: Refusal) -> JSONResponse:
     """Return a refusal as an HTTP answer."""
     code = _CODES.get(refusal.status, "forbidden")
-    error = {"type": "invalid_request_error", "code": code, "message": refusal.message}
-    headers = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else None
+    kind = ServerDraining if refusal.status == 503 else ClientError
+    error = {"type": kind.wire_type, "code": code, "message": refusal.message}
+    headers = _HEADERS.get(refusal.status)
     return JSONResponse({"error": error}, status_code=refusal.status, headers=headers)

@@ -18,6 +18,7 @@ from fastapi.responses import JSONResponse
 from starlette.staticfiles import StaticFiles
 
 from serve_app.admin_door import AdminDoor
+from serve_app.admin_routes import add_routes as add_admin_routes
 from serve_app.asgi_socket import AsgiSocket
 from serve_app.auth import (
     Admitted,
@@ -33,9 +34,11 @@ from serve_app.clock import Clock, MonotonicClock, unix_now_s
 from serve_app.connection import Connection, SocketGone, is_on, read_query
 from serve_app.dialects import DUPLEX, DUPLEX_GA, INTERNAL, LIVE, OPENAI, DialectKit
 from serve_app.door import KEY_PATHS, HttpDoor, refuse_socket
+from serve_app.draining import Draining, surely_begins
 from serve_app.gateway_watch import GatewayWatch
 from serve_app.http_errors import error_fields, error_response
 from serve_app.ids import RandomIds
+from serve_app.lobby import DRAINING_TEXT
 from serve_app.metrics.definitions import DOOR_REFUSALS
 from serve_app.metrics.exporters import ReadExporters
 from serve_app.metrics.meter import NO_METER, Meter, count_error
@@ -126,6 +129,13 @@ class Gateway:
             most_entries=settings.story_entries, most_ended=settings.ended_stories
         )
         self.watch = GatewayWatch(meter, self.sessions, self._clock, self.records.bounded.flush)
+        self.draining = Draining(
+            self.sessions,
+            self.watch.open_sockets,
+            clock=self._clock,
+            limits=settings.limits,
+            place=settings.place,
+        )
         self._open_scorer = open_scorer or SileroScorers().open
         self._open_directory = open_directory
         self._directory: StageDirectory | None = None
@@ -156,6 +166,8 @@ class Gateway:
     async def serve_socket(self, socket: WebSocket, choose: ChooseKit) -> None:
         """Serve one WebSocket from its handshake to its end, in the dialect that its URL names."""
         admitted = self.door.admit_socket(socket.headers, now_unix_s=unix_now_s())
+        if not isinstance(admitted, Refusal) and self._refuses_new(socket, choose):
+            admitted = Refusal(503, DRAINING_TEXT)
         if isinstance(admitted, Refusal):
             self.refused("socket", admitted)
             await refuse_socket(socket, admitted)
@@ -178,6 +190,16 @@ class Gateway:
         facts = Facts(reason=of, status=refusal.status)
         line = Line("turned away at the door", facts, logging.WARNING)
         self.records.bounded.write(line, now=self.now())
+
+    def _refuses_new(self, socket: WebSocket, choose: ChooseKit) -> bool:
+        """Whether a socket can only begin a session, and none begins any more."""
+        if not self.sessions.is_draining:
+            return False
+        try:
+            kit = choose(socket.query_params, socket.headers)
+        except UnsupportedOption:
+            return False  # it is told what is wrong, whoever answers it
+        return surely_begins(kit, read_query(socket.query_params), self.settings.limits)
 
     async def close(self) -> None:
         """End every session, politely."""
@@ -300,6 +322,7 @@ def build_api(gateway: Gateway) -> FastAPI:
     _add_routes(api, gateway)
     add_secret_routes(api, gateway)
     add_story_routes(api, gateway)
+    add_admin_routes(api, gateway)
     if gateway.read_exporters is not None:
         add_metrics_route(api, gateway.read_exporters)
     add_refusals(api)
@@ -330,12 +353,13 @@ def _add_routes(api: FastAPI, gateway: Gateway) -> None:
     async def health() -> JSONResponse:
         stages = await gateway.stage_health()
         is_ready = all(answer == "ok" for answer in stages.values())
+        is_draining = gateway.sessions.is_draining
         body = {
-            "status": "ok" if is_ready else "unavailable",
+            "status": "draining" if is_draining else "ok" if is_ready else "unavailable",
             "stages": stages,
             "sessions": len(gateway.sessions),
         }
-        return JSONResponse(body, status_code=200 if is_ready else 503)
+        return JSONResponse(body, status_code=200 if is_ready and not is_draining else 503)
 
     @api.get("/v1/models")
     async def models() -> JSONResponse:

@@ -4,6 +4,8 @@ import os
 from dataclasses import replace
 from typing import Any
 
+import ray
+from ray import serve
 from ray.serve.handle import DeploymentHandle
 
 from serve_app.exposure import listens_on_loopback
@@ -11,7 +13,7 @@ from serve_app.gateway import Gateway
 from serve_app.metrics.exporters import read_exporters
 from serve_app.metrics.ray_meter import GATEWAYS, RayMeter
 from serve_app.process_logs import set_up
-from serve_app.settings import ADMIN_KEYS_VARIABLE, GatewaySettings, keys_in
+from serve_app.settings import ADMIN_KEYS_VARIABLE, GatewaySettings, Place, keys_in
 from serve_app.stage_client import RayStageDirectory
 from stages.descriptor import Descriptor
 
@@ -32,11 +34,20 @@ class GatewayReplica(Gateway):
             api_keys=keys_in(os.environ),
             admin_keys=keys_in(os.environ, ADMIN_KEYS_VARIABLE),
             allow_unauthenticated=listens_on_loopback(),
+            place=_here(),
         )
 
         async def open_directory() -> RayStageDirectory:
             return RayStageDirectory(stage0, stage1, descriptor, settings.limits)
 
         super().__init__(
-            own, open_directory, meter=RayMeter(GATEWAYS), read_exporters=read_exporters
+            own,
+            open_directory,
+            meter=RayMeter(GATEWAYS),
+            read_exporters=read_exporters,
         )
+
+
+def _here() -> Place:
+    node: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]  # Ray's own
+    return Place(replica=serve.get_replica_context().replica_id.unique_id, node=node)

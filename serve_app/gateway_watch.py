@@ -10,6 +10,7 @@ from typing import Final
 from serve_app.clock import Clock, Timer
 from serve_app.metrics.definitions import (
     BUFFERED,
+    DRAINING,
     GATEWAY_SECONDS,
     JAIN,
     LAG_RATIO,
@@ -66,12 +67,17 @@ class GatewayWatch:
         self._sockets.discard(socket)
         self.meter.count(SOCKETS_CLOSED, by, str(code))
 
+    def open_sockets(self) -> int:
+        """Return how many WebSockets are open."""
+        return len(self._sockets)
+
     def look(self) -> None:
         """Say what there is now."""
         now = self._clock.now()
         states = Counter(session.state for session in self._sessions)
         for state in STATES:
             self.meter.set(OPEN_SESSIONS, states[state], state)
+        self.meter.set(DRAINING, int(self._sessions.is_draining))
         self.meter.set(OPEN_SOCKETS, len(self._sockets))
         waiting = (session.outbound.outbox.waiting_bytes for session in self._sessions)
         self.meter.set(BUFFERED, sum(waiting))

@@ -7,7 +7,14 @@ from typing import Final
 
 from fastapi.responses import JSONResponse
 
-from session.errors import ClientError, DuplexError, LimitError, QuotaExceeded, StageError
+from session.errors import (
+    ClientError,
+    DuplexError,
+    LimitError,
+    QuotaExceeded,
+    ServerDraining,
+    StageError,
+)
 from session.realtime.dialects.openai_shapes import error_object
 
 TOO_LARGE: Final = "event_too_large"
@@ -45,7 +52,7 @@ def http_status(error: DuplexError) -> int:
             return 413 if code == TOO_LARGE else 400
         case LimitError():
             return 429
-        case StageError():
+        case StageError() | ServerDraining():
             return 503
         case _:
             return 500

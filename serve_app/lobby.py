@@ -6,6 +6,7 @@ Rule 2: a socket has until one moment to begin a session, however often it waits
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from serve_app.bounded_log import Line
 from serve_app.clock import Timer
@@ -14,7 +15,13 @@ from serve_app.session_host import SessionHost
 from serve_app.session_log import Facts, trouble
 from session.config import SessionConfig
 from session.effects import Emit
-from session.errors import ClientError, DuplexError, MalformedEvent, UnsupportedOption
+from session.errors import (
+    ClientError,
+    DuplexError,
+    MalformedEvent,
+    ServerDraining,
+    UnsupportedOption,
+)
 from session.events import ErrorRaised, Event, SessionCreated
 from session.fence import Fence
 from session.fitting import fitted
@@ -24,6 +31,11 @@ from session.model_profile import ModelProfile
 from session.realtime.opening import Opening
 from session.snapshot import Playback, SessionSnapshot
 from session.stimuli import SessionConfigured
+
+DRAINING_TEXT: Final = (
+    "this server takes no new sessions, because it is about to go away: connect again in a moment, "
+    "another one may answer"
+)
 
 
 class Lobby:
@@ -76,6 +88,10 @@ class Lobby:
             MalformedEvent(f"no {first_event} came within {limit_s:g} s", code="config_timeout"),
             None,
         )
+
+    def say_draining(self, event_id: str | None) -> None:
+        """Say that no session begins here any more."""
+        self.say(ServerDraining(DRAINING_TEXT), event_id)
 
     def put(self, event: Event) -> None:
         """Send an event while there is no session."""

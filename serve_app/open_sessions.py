@@ -13,6 +13,7 @@ from serve_app.key_file import Principal
 from serve_app.session_actor import SessionActor
 from serve_app.session_log import Facts, say
 from session.ids import SessionId
+from session.service_stimuli import DrainRequested, DrainWithdrawn
 from session.stimuli import CloseRequested
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,8 @@ class OpenSessions:
         self._running: dict[asyncio.Task[None], SessionActor] = {}
         self._by_id: dict[tuple[SessionId, Dialect], SessionActor] = {}
         self._owned: dict[asyncio.Task[None], Principal] = {}
+        self.is_draining = False
+        """No new session is to begin."""
 
     def __len__(self) -> int:
         return len(self._running)
@@ -57,6 +60,18 @@ class OpenSessions:
             held_by == owner and not self._running[task].is_over
             for task, held_by in self._owned.items()
         )
+
+    def drain(self, until_s: float) -> None:
+        """Have every session end at a quiet moment, or at a time of the sessions' clock."""
+        self.is_draining = True
+        for actor in self:
+            actor.post(DrainRequested(until_s))
+
+    def stay(self) -> None:
+        """Let sessions begin again, and those that have not ended go on."""
+        self.is_draining = False
+        for actor in self:
+            actor.post(DrainWithdrawn())
 
     async def close_all(self, reason: str, *, within_s: float) -> None:
         """Ask every session to close, and wait for their stages to be free."""

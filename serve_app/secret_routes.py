@@ -10,13 +10,14 @@ from serve_app.auth import Doorkeeper, Refusal
 from serve_app.client_secrets import ClientSecrets
 from serve_app.clock import unix_now_s
 from serve_app.door import refusal_response
-from serve_app.http_errors import TOO_LARGE, error_response
+from serve_app.http_body import read_body
+from serve_app.http_errors import error_response
 from serve_app.metrics.definitions import DOOR_REFUSALS
 from serve_app.metrics.meter import Meter
 from serve_app.ports import StageDirectory
 from serve_app.quota_desk import QuotaDesk
 from serve_app.secret_desk import make_secret
-from session.errors import DuplexError, LimitError, MalformedEvent, UnsupportedOption
+from session.errors import DuplexError, LimitError, UnsupportedOption
 from session.ids import IdFactory
 
 SECRETS_PATH: Final = "/v1/realtime/client_secrets"
@@ -75,7 +76,7 @@ def add_routes(api: FastAPI, gateway: SecretPlace) -> None:
         if isinstance(who, Refusal):  # the key was let in a moment ago, and is gone
             return refusal_response(who)
         try:
-            body = await _read(request)
+            body = await read_body(request, MAX_BODY_BYTES)
             made = make_secret(
                 body,
                 who,
@@ -98,15 +99,3 @@ def add_routes(api: FastAPI, gateway: SecretPlace) -> None:
 
     for path in NOT_HERE:
         api.add_api_route(path, not_here, methods=["POST"])
-
-
-async def _read(request: Request) -> bytes:
-    """Return the body; raise MalformedEvent once it is too long."""
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_BODY_BYTES:
-            raise MalformedEvent(
-                f"the body is over the limit of {MAX_BODY_BYTES} bytes", code=TOO_LARGE
-            )
-    return bytes(body)

@@ -214,6 +214,14 @@ class AppArgs(_Settings):
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where a gateway runs: what it says of itself holds for itself alone."""
+
+    replica: str = "local"
+    node: str = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
 class GatewaySettings:
     """What one gateway replica goes by."""
 
@@ -231,6 +239,7 @@ class GatewaySettings:
     story_entries: int = 256
     ended_stories: int = 100
     logs: LogArgs = field(default_factory=LogArgs)
+    place: Place = Place()
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ NORMAL_CLOSURE: Final = 1000
 GOING_AWAY: Final = 1001
 POLICY_VIOLATION: Final = 1008
 INTERNAL_ERROR: Final = 1011
+SERVICE_RESTART: Final = 1012
 TRY_AGAIN_LATER: Final = 1013
 
 Ending = CloseRequested | ReaderStalled | StageLost | StagesReleased | ReleaseFailed

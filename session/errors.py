@@ -10,6 +10,7 @@ DuplexError
 |  |- AdmissionRefused  |- InputBackpressure
 |  '- QuotaExceeded    the owner of this key has had what it may have
 |     |- TooManySessions  |- TooManyOpens  '- TooManySecrets
+|- ServerDraining     we are about to go away; another server, or this one later
 |- StageError         a stage failed; the response fails, the session may live
 |  |- StageTimeout  |- StageUnavailable  |- StageRefused  |- StageFailed  '- StageContractBroken
 '- LocalProtocolError we did wrong; the session closes and its story is logged
@@ -171,6 +172,13 @@ class TooManyOpens(QuotaExceeded):
 
 class TooManySecrets(QuotaExceeded):
     """The owner of the key has made as many client secrets within a minute as it may."""
+
+
+class ServerDraining(DuplexError):
+    """No new session begins here: the server is about to go away, or to be restarted."""
+
+    code = "server_draining"
+    retryable = True
 
 
 class StageError(DuplexError):

@@ -5,6 +5,7 @@ from typing import assert_never
 
 from session import (
     endings,
+    leaving,
     on_attachment,
     on_commit,
     on_context,
@@ -22,6 +23,7 @@ from session.fence import Fence, FenceVerdict
 from session.ids import AttachmentId, IdFactory
 from session.lifecycle import Life
 from session.model_profile import ModelProfile
+from session.service_stimuli import DrainRequested, DrainWithdrawn
 from session.snapshot import SessionSnapshot
 from session.socket_stimuli import EventAcked, ReaderStalled, ResumeRequested, SocketLost
 from session.state import SessionState
@@ -154,6 +156,7 @@ class DuplexSession:
         """
         effects = self._dispatch(stimulus, now)
         effects += endings.end_drain(self._state, now)
+        effects += leaving.leave(self._state, now)
         effects += wake_up(self._state, now)
         return effects
 
@@ -175,12 +178,18 @@ class DuplexSession:
                 | ReleaseFailed()
             ):
                 return endings.handle(self._state, stimulus, now)
+            case DrainRequested() | DrainWithdrawn():
+                return leaving.handle(self._state, stimulus)
             case StagesOpened() | OpenFailed():
                 return self._from_stage(stimulus, now) + self._release_held(now)
-            case StagesConfigured() | ConfigureFailed():
-                return self._from_stage(stimulus, now)
             case (
-                UnitFinished() | UnitFailed() | SpeechArrived() | SpeechFinished() | SpeechFailed()
+                StagesConfigured()
+                | ConfigureFailed()
+                | UnitFinished()
+                | UnitFailed()
+                | SpeechArrived()
+                | SpeechFinished()
+                | SpeechFailed()
             ):
                 return self._from_stage(stimulus, now)
             case Ticked():

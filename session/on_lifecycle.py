@@ -6,12 +6,19 @@ from typing import Final, assert_never
 
 from session.config import MAX_INSTRUCTIONS_CHARS, ConfigPatch, SessionConfig
 from session.effects import CloseSocket, Effect, Emit, OpenStages
-from session.endings import INTERNAL_ERROR, POLICY_VIOLATION, TRY_AGAIN_LATER, give_back
+from session.endings import (
+    INTERNAL_ERROR,
+    POLICY_VIOLATION,
+    SERVICE_RESTART,
+    TRY_AGAIN_LATER,
+    give_back,
+)
 from session.errors import (
     ClientError,
     DuplexError,
     InputBackpressure,
     LimitError,
+    ServerDraining,
     UnsupportedOption,
 )
 from session.events import (
@@ -80,6 +87,8 @@ def close_code(error: DuplexError) -> int:
             return TRY_AGAIN_LATER
         case ClientError():
             return POLICY_VIOLATION
+        case ServerDraining():
+            return SERVICE_RESTART
         case _:
             return INTERNAL_ERROR
 

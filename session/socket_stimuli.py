@@ -42,3 +42,7 @@ class ReaderStalled:
     """The client does not read: more waits for it than the server keeps."""
 
     attachment: AttachmentId = FIRST_ATTACHMENT
+
+
+SocketStimulus = EventAcked | ResumeRequested | SocketLost | ReaderStalled
+"""What a socket can do to its session."""

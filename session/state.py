@@ -80,6 +80,15 @@ class Drain:
 
 
 @dataclass(slots=True)
+class Leaving:
+    """The server is about to go away: the session ends at a quiet moment, or then."""
+
+    until_s: float
+    is_told: bool = False
+    quiet_since_s: float | None = None
+
+
+@dataclass(slots=True)
 class IdleWatch:
     """Since when nobody has spoken (`session.idle_user`)."""
 
@@ -140,6 +149,8 @@ class SessionState:
     """The model shall tell the user what it was told, once nobody is speaking."""
     drain: Drain | None = None
     """Nothing new begins: the session waits for the end of what is being said."""
+    leaving: Leaving | None = None
+    """Everything goes on as before, but not for long."""
     close_reason: str = ""
     close_code: int = 1000
     close_event_id: str | None = None

@@ -11,12 +11,11 @@ from session.config import ConfigPatch, ResponseOptions
 from session.errors import DuplexError
 from session.fence import Fence
 from session.ids import AttachmentId, ItemId, ResponseId
+from session.service_stimuli import ServiceOrder
 from session.socket_stimuli import (
     FIRST_ATTACHMENT,
     EventAcked,
-    ReaderStalled,
-    ResumeRequested,
-    SocketLost,
+    SocketStimulus,
 )
 from session.stream_stimuli import ContextAppended, InputMuteSet
 from session.unit import SpeechChunk, UnitResult
@@ -380,10 +379,8 @@ Stimulus = (
     | Received
     | ClientCommand
     | CloseRequested
-    | EventAcked
-    | ResumeRequested
-    | SocketLost
-    | ReaderStalled
+    | ServiceOrder
+    | SocketStimulus
     | StagesOpened
     | OpenFailed
     | UnitFinished

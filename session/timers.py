@@ -13,6 +13,7 @@ from typing import Final
 from session.effects import Effect, Emit, WakeAt
 from session.endings import GOING_AWAY, NORMAL_CLOSURE, close, end_drain, retry_release
 from session.idle_user import answer_silence, idle_deadline, watch_user
+from session.leaving import leave, leaves_at
 from session.lifecycle import Life
 from session.on_attachment import detach_idle
 from session.on_context import comment, comment_deadline
@@ -127,6 +128,7 @@ _TABLE: Final[tuple[tuple[_Deadline, _Action], ...]] = (
     (_release_at, _retry_release),
     (_ends_at, _expiry(SESSION_CAP, GOING_AWAY)),
     (_drained_at, end_drain),
+    (leaves_at, leave),
     (_grace_over_at, _expiry("disconnect_grace_expired", NORMAL_CLOSURE)),
     (_idle_at, _expiry("idle_ttl_expired", NORMAL_CLOSURE)),
     (_silent_socket_at, detach_idle),

@@ -43,6 +43,11 @@ OPEN_SESSIONS: Final = gauge(
     "may come back, or giving their stages back.",
     labels={"state": ("opening", "active", "detached", "closing")},
 )
+DRAINING: Final = gauge(
+    GATEWAY,
+    "duplex_draining",
+    "1 while the gateway takes no new sessions because it was asked to drain, otherwise 0.",
+)
 SESSIONS_BEGUN: Final = counter(
     GATEWAY,
     "duplex_sessions_begun_total",

@@ -17,7 +17,8 @@ CLOSE_CODES: Final = (
 END_REASONS: Final = (
     *("client_close", "disconnect", "disconnect_grace_expired", "idle_timeout"),
     *("idle_ttl_expired", "max_session_duration", "slow_reader", "input_backpressure"),
-    *("stage0_lost", "stage1_lost", "server_shutdown", "not_opened", "broken", OTHER),
+    *("stage0_lost", "stage1_lost", "server_shutdown", "server_drain", "server_drain_deadline"),
+    *("not_opened", "broken", OTHER),
 )
 OVER_QUOTA: Final = ("too_many_sessions", "too_many_opens")
 OPEN_REFUSALS: Final = (

@@ -219,8 +219,11 @@ const ON = {
   "session.created": learnSession,
   "session.updated": learnSession,
 
-  "session.expiring"(talk) {
-    talk.view.toast("The session will end soon.");
+  "session.expiring"(talk, { reason }) {
+    const isRestarting = reason === "server_drain";
+    talk.view.toast(
+      isRestarting ? "The service is about to restart." : "The session will end soon.",
+    );
   },
 
   "input_audio_buffer.speech_started"(talk, { item_id: itemId }) {

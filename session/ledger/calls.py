@@ -28,6 +28,11 @@ class CallLedger:
         """Whether an output of this call would be taken."""
         return self._awaits.get(call_id, False)
 
+    @property
+    def awaits_any(self) -> bool:
+        """Whether an output of any call would be taken."""
+        return any(self._awaits.values())
+
     def answer(self, call_id: str) -> None:
         """The call has got its output."""
         self._awaits[call_id] = False

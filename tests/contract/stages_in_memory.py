@@ -120,7 +120,7 @@ class MemoryStage:
         return asyncio.get_running_loop().time()
 
     async def direct(self, directive: Json) -> None:
-        """Hold, release or fail a call of the stages, or lose one of them."""
+        """Hold, release or fail a call of the stages, lose one of them, or drain the server."""
         match directive:
             case {"hold": name}:
                 self.directory.knobs.hold(name)
@@ -128,6 +128,10 @@ class MemoryStage:
                 self.directory.knobs.release(name)
             case {"fail": name, "with": fault}:
                 self.directory.knobs.fail_next(name, _FAULTS[fault])
+            case {"drain": None}:
+                self.sessions.stay()
+            case {"drain": within_s}:
+                self.sessions.drain(self.now() + within_s)
             case {"lose": name}:
                 self.directory.opened[-1].lose(name, StageUnavailable(f"{name} is gone"))
             case _:

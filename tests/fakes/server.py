@@ -61,6 +61,11 @@ class Service:
         request = Request(url, data=body, headers=typed, method="POST")
         return await asyncio.to_thread(_fetch, request)
 
+    async def ask(self, method: str, path: str, **headers: str) -> Answer:
+        """Send a request without a body; JSON is read."""
+        url = f"http://127.0.0.1:{self.port}{path}"
+        return await asyncio.to_thread(_fetch, Request(url, headers=headers, method=method))
+
     async def until_open(self, sessions: int) -> None:
         """Wait until no more than so many sessions hold stages."""
         async with asyncio.timeout(WAIT_S):

@@ -2,7 +2,7 @@
 
 from session.config import SessionLimits
 from session.effects import CloseSocket
-from session.errors import StageUnavailable, UnsupportedOption
+from session.errors import ServerDraining, StageUnavailable, UnsupportedOption
 from session.events import ErrorRaised, HeartbeatAnswered, SessionCreated
 from session.machine import MAX_HELD
 from session.socket_stimuli import SocketLost
@@ -64,3 +64,9 @@ def test_an_open_that_the_model_refuses_is_the_clients_mistake() -> None:
     refused = UnsupportedOption("no such voice", code="unsupported_voice", param="session.voice")
     effects = d.do(OpenFailed(d.session.fence, refused))
     assert d.asked(CloseSocket, effects) == [CloseSocket(1008, "unsupported_voice")]
+
+
+def test_an_open_that_comes_as_the_server_goes_away_is_for_another_server() -> None:
+    d = Driver(opened=False)
+    effects = d.do(OpenFailed(d.session.fence, ServerDraining("no new sessions")))
+    assert d.asked(CloseSocket, effects) == [CloseSocket(1012, "server_draining")]

@@ -200,12 +200,16 @@ class Author:
         if not self._world.actors:
             return None
         who = self._rng.randrange(len(self._world.actors))
-        what = self._rng.choice(["jam"] * 12 + ["lose", "shut", "again", "again", "again"])
+        what = self._rng.choice(
+            ["jam"] * 12 + ["lose", "shut", "again", "again", "again", "drain", "stay"]
+        )
         args: dict[str, tuple[Arg, ...]] = {
             "jam": (self._rng.choice([5, 50, 400]),),
             "lose": (self._rng.choice(["stage0", "stage1"]),),
             "again": (self._rng.choice(["unit", "speech", "configure"]),),
             "shut": (),
+            "drain": (self._rng.choice([500, 20_000, 60_000]),),
+            "stay": (),
         }
         return Step(at_ms, who, what, args[what])
 

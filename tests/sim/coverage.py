@@ -22,7 +22,13 @@ INTERESTING: Final = frozenset(
         *("answered early", "early answer taken back"),
         *("InputTimedOut", "error: input_backpressure"),
         # the ends
-        *("end: client_close", "end: server_drain", "end: stage0_lost", "end: stage1_lost"),
+        *(
+            "end: client_close",
+            "end: server_drain",
+            "end: server_drain_deadline",
+            "end: stage0_lost",
+            "end: stage1_lost",
+        ),
         *("end: idle_ttl_expired", "end: disconnect_grace_expired", "end: slow_reader"),
         *("end: max_session_duration", "end: disconnect"),
     }

@@ -25,6 +25,7 @@ from session.effects import (
 from session.errors import MalformedEvent
 from session.ids import AttachmentId, ItemId, ResponseId
 from session.realtime.commands import SessionResumeAsked
+from session.service_stimuli import DrainRequested, DrainWithdrawn
 from session.socket_stimuli import EventAcked
 from session.stimuli import (
     AttachedCommand,
@@ -207,12 +208,23 @@ def _jam(world: "World", who: int, args: Sequence[Any]) -> None:
 
 
 def _shut(world: "World", who: int, args: Sequence[Any]) -> None:
-    world.actors[who].post(CloseRequested("server_drain"))
+    world.actors[who].post(CloseRequested("server_shutdown"))
+
+
+def _drain(world: "World", who: int, args: Sequence[Any]) -> None:
+    """The server is about to go away, within so long."""
+    world.actors[who].post(DrainRequested(world.now_s + args[0] / 1000))
+
+
+def _stay(world: "World", who: int, args: Sequence[Any]) -> None:
+    world.actors[who].post(DrainWithdrawn())
 
 
 _SERVER: Final[dict[str, Callable[["World", int, Sequence[Any]], None]]] = {
     "jam": _jam,
     "shut": _shut,
+    "drain": _drain,
+    "stay": _stay,
 }
 
 # --- what a client says -----------------------------------------------------------------------

@@ -120,10 +120,12 @@ SOCKETS: Final = Row(
     (
         Panel(
             title="Open and opened",
-            description="WebSockets that are open, and those opened a second.",
+            description="WebSockets that are open, and those opened a second. Draining is 1 while "
+            "no new session is taken.",
             unit="short",
             queries=(
                 Query(value(series(d.OPEN_SOCKETS)), "open"),
+                Query(value(series(d.DRAINING)), "draining"),
                 Query(rate(series(d.SOCKETS_OPENED), ("dialect",)), "opened: {{dialect}}"),
             ),
         ),

@@ -21,6 +21,7 @@ from session import stream_events as stream
 from session.config import SessionConfig, SessionLimits
 from session.errors import WrongType
 from session.ids import ItemId, ResponseId
+from session.leaving import AT_QUIET
 from session.realtime.dialects.audio_pieces import Encode, pieces
 from session.realtime.dialects.shapes import error_object
 from session.realtime.facts import ServerFacts
@@ -211,8 +212,10 @@ class LiveProjector:
             case stream.InputMuteChanged(is_muted, event_id):
                 kind = wire.InputAudioMuted if is_muted else wire.InputAudioUnmuted
                 return [kind(client_event_id=event_id)]
-            case SessionExpiring(_, _, expires_in_ms):
+            case SessionExpiring(_, reason, expires_in_ms):
                 left = f"the session ends in {expires_in_ms // 1000} s"
+                if reason == AT_QUIET:
+                    left += " at the latest, before that at a quiet moment: the server goes away"
                 return [wire.InfoEvent(code="session_expiring", message=left)]
             case kernel.ErrorRaised(error, event_id):
                 told = error_object(error, None)

@@ -38,7 +38,7 @@ def get(service: ServeCluster, path: str) -> Any:
 
 
 async def test_each_process_writes_json_and_nobody_writes_content(service: ServeCluster) -> None:
-    token = ""
+    token = session_id = ""
     url = f"ws://{service.address}/v1/realtime?duplex=1"
     async with connect(url, max_size=None, compression=None) as line:
         for text, event in conversation():

@@ -142,3 +142,9 @@ def test_the_settings_of_a_deploy_file() -> None:
     assert args.logs.folder == Path("/var/log/x")
     with pytest.raises(SettingsError, match=r"logs\.encoding"):
         read_args({"logs": {"encoding": "xml"}})
+
+
+def test_the_operator_s_page_has_every_field() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    logs = page.partition("\n## Logs\n")[2].partition("\n## ")[0]
+    assert [field for field in FIELDS if f"`{field}`" not in logs] == []

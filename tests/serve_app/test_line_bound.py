@@ -1,9 +1,17 @@
 """However many lines are caused, few are written, and what was held back is told."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from serve_app.bounded_log import BoundedLog, Line
+from serve_app.gateway_watch import GatewayWatch
+from serve_app.line_bound import MOST_KINDS as KINDS
 from serve_app.line_bound import LineBound
+from serve_app.open_sessions import OpenSessions
+from serve_app.session_log import Facts
+from tests.fakes.clock import FakeClock
+from tests.fakes.meter import CountedMeter
 
 Steps = list[tuple[str, float]]
 MOST_KINDS = 3
@@ -59,3 +67,25 @@ def test_nothing_is_lost_and_the_lines_are_bounded(steps: Steps) -> None:
         lines += len(due)
     assert written + told == len(steps)
     assert written + lines <= (MOST_KINDS + 1) * (now // 10 + 2)
+
+
+def test_a_flood_of_made_up_kinds_is_a_number_too(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "serve_app")
+    log = BoundedLog()
+    for status in range(1_000):
+        log.write(Line("turned away", Facts(status=status)), now=0.0)
+    assert len(caplog.records) == KINDS
+    log.flush(10.0)
+    [rest] = caplog.records[KINDS:]
+    assert vars(rest)["count"] == 1_000 - KINDS
+    assert rest.message == "more lines of other kinds"
+
+
+def test_what_is_held_back_is_asked_for_every_second() -> None:
+    clock = FakeClock()
+    asked: list[float] = []
+    watch = GatewayWatch(CountedMeter(), OpenSessions(), clock, asked.append)
+    watch.start()
+    clock.advance(3.0)
+    watch.stop()
+    assert asked == [0.0, 1.0, 2.0, 3.0]

@@ -27,13 +27,13 @@ BROKE: Final = "broke"
 QUIET_STIMULI: Final = frozenset(
     {
         *("AudioAppended", "SpeechArrived", "SpeechFinished", "UnitFinished", "PlaybackAcked"),
-        *("EventAcked", "HeartbeatReceived", "Ticked"),
+        *("EventAcked", "HeartbeatReceived", "Ticked", "EventRefused"),
     }
 )
 QUIET_EFFECTS: Final = frozenset(
     {
         *("SubmitUnit", "Synthesize", "WakeAt", "TrimJournal", "SpeechDelta", "ListenDecided"),
-        *("PlaybackAdvanced", "HeartbeatAnswered", "InputCounted", "OverlapDecided"),
+        *("PlaybackAdvanced", "HeartbeatAnswered", "InputCounted", "OverlapDecided", "ErrorRaised"),
     }
 )
 """What happens all the time: such a stimulus with such effects is counted and not listed."""

@@ -8,13 +8,13 @@ from serve_app.session_records import SessionRecord, SessionRecords
 from serve_app.session_story import Caller, SessionStory, StoryEntry
 from session.config import SessionLimits
 from session.effects import CloseSocket, Effect
-from session.errors import AdmissionRefused, StageUnavailable
-from session.events import ResponseFinished, SessionCreated, SpeechDelta
+from session.errors import AdmissionRefused, MalformedEvent, StageUnavailable
+from session.events import ErrorRaised, ResponseFinished, SessionCreated, SpeechDelta
 from session.ids import AttachmentId
 from session.machine import DuplexSession
 from session.realtime.commands import SessionResumeAsked
 from session.socket_stimuli import SocketLost
-from session.stimuli import BargedIn, CloseRequested, Stimulus
+from session.stimuli import BargedIn, CloseRequested, EventRefused, Stimulus
 from tests.fakes.rig import Rig, audio, config, settle
 from tests.fakes.stages import ScriptedDirectory, answering
 from tests.support.object_count import size_of
@@ -75,6 +75,22 @@ async def test_what_happens_all_the_time_is_one_entry() -> None:
     assert sum(entry.audio_ms for entry in appended) == 4_000
     assert len(appended) == 3  # the first, those that completed a unit, and all others
     assert len(story.entries) < 12
+
+
+async def test_a_flood_of_wrong_events_does_not_push_the_story_out() -> None:
+    async with Rig(ScriptedDirectory()) as rig:
+        await rig.until(SessionCreated)
+        for _ in range(300):
+            rig.post(EventRefused(MalformedEvent("what?", code="unknown_event")))
+            await rig.until(ErrorRaised)
+        rig.post(EventRefused(MalformedEvent("how?", code="invalid_json")))
+        await rig.close()
+    refused = of(rig.record.story, "EventRefused")
+    assert [(entry.words[0], entry.times) for entry in refused] == [
+        ("unknown_event", 300),
+        ("invalid_json", 1),
+    ]
+    assert rig.record.story.left_out == 0
 
 
 async def test_stale_and_fence_are_in_the_story() -> None:

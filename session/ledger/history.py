@@ -3,6 +3,7 @@
 Rule 1: an answer takes its place when it begins; later acknowledgements change its text, never
         its place.
 Rule 2: what counts as said by the assistant is what was heard of it.
+Rule 3: of too many items the one that came first is forgotten, wherever its place is.
 """
 
 from collections.abc import Iterator
@@ -47,6 +48,8 @@ class HistoryLedger:
     """Items in order."""
 
     _items: dict[ItemId, Item] = field(default_factory=dict)
+    _arrived: dict[ItemId, None] = field(default_factory=dict)
+    """The same ids in the order in which they came."""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -84,8 +87,9 @@ class HistoryLedger:
             self._items[item.item_id] = item
         else:
             self._items = _inserted(self._items, item, after)
+        self._arrived[item.item_id] = None
         while len(self._items) > KEPT_ITEMS:
-            del self._items[next(iter(self._items))]
+            self.remove(next(iter(self._arrived)))
 
     def change(self, item_id: ItemId, **changes: object) -> None:
         """Replace fields of an item in place; an item that is gone stays gone."""
@@ -96,6 +100,7 @@ class HistoryLedger:
     def remove(self, item_id: ItemId) -> None:
         """Forget an item."""
         self._items.pop(item_id, None)
+        self._arrived.pop(item_id, None)
 
 
 def _inserted(items: dict[ItemId, Item], item: Item, after: ItemId) -> dict[ItemId, Item]:

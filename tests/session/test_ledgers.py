@@ -3,7 +3,7 @@ import pytest
 from session.errors import LocalProtocolError
 from session.ids import ItemId, OperationId, ResponseId
 from session.ledger.append import AppendLedger
-from session.ledger.history import KEPT_ITEMS, HistoryLedger, Item
+from session.ledger.history import FRONT, KEPT_ITEMS, HistoryLedger, Item
 from session.ledger.input import InputLedger
 from session.ledger.playback import PlaybackLedger, whole_words
 from session.ledger.spans import Span
@@ -148,6 +148,20 @@ def test_history_inserts_behind_and_forgets_the_oldest() -> None:
         ledger.add(Item(ItemId(f"j{n}"), "user", ""))
     assert len(ledger) == KEPT_ITEMS
     assert ledger.get(ItemId("i0")) is None
+
+
+def test_of_too_many_items_the_one_that_came_first_is_forgotten_wherever_it_is() -> None:
+    ledger = HistoryLedger()
+    names = [ItemId(f"item_{n}") for n in range(KEPT_ITEMS)]
+    for name in names:
+        ledger.add(Item(name, "user", "x"))
+    ledger.add(Item(ItemId("front"), "system", "be calm"), after=FRONT)
+    ledger.remove(names[2])
+    ledger.add(Item(ItemId("second"), "user", "x"), after=ItemId("front"))
+    ledger.add(Item(ItemId("last"), "user", "x"))
+    kept = [ItemId("front"), ItemId("second"), *names[3:], ItemId("last")]
+    assert [item.item_id for item in ledger.items] == kept
+    assert len(kept) == KEPT_ITEMS
 
 
 def test_an_item_that_is_gone_stays_gone() -> None:

@@ -9,7 +9,9 @@ Rule 4: an answer that is not finished goes on over synthetic silence, but never
         is waiting or has just come (seed: silence continuation). Nor does silence go in front of
         what a muted microphone left of a unit: that goes first, silence at its tail.
 Rule 5: what is committed and asks for nothing waits for the next answer; where the client wants the
-        words of each item, the model hears it at once, and remembers it for that answer.
+        words of each item, the model hears it at once, and remembers it for that answer. Of several
+        spoken items that one answer is asked for to, it hears all but the last so: each has its
+        own words.
 Rule 6: silence is fed for one owner, an answer or a turn of the model that has none yet. Whether
         it still wants any is looked at when the time has come, not when it was set.
 """
@@ -100,7 +102,9 @@ def promote_deferred(state: SessionState) -> list[Effect]:
 def _reserve_next(state: SessionState, now: float) -> Reservation | None:
     ledger = state.input
     if ledger.has_wanted_turn:
-        return ledger.reserve_turns()
+        hears_first = _wants_words(state) and ledger.has_several_spoken
+        heard = ledger.reserve_unheard() if hears_first else None
+        return heard or ledger.reserve_turns()
     if _tells_words(state):
         return ledger.reserve_unheard()
     if not state.config.auto_response or state.drain is not None:
@@ -119,8 +123,13 @@ def _reserve_next(state: SessionState, now: float) -> Reservation | None:
 
 def _tells_words(state: SessionState) -> bool:
     """Whether what is committed is heard at once, so that its words can be told."""
-    is_wanted = state.config.wants_transcription and not state.config.auto_response
-    return is_wanted and state.profile.input_transcription and state.response.active is None
+    is_free = not state.config.auto_response and state.response.active is None
+    return is_free and _wants_words(state)
+
+
+def _wants_words(state: SessionState) -> bool:
+    """Whether the client wants the words of each item, from a model that tells them."""
+    return state.config.wants_transcription and state.profile.input_transcription
 
 
 def _submit(state: SessionState, reservation: Reservation, now: float) -> SubmitUnit:

@@ -141,6 +141,11 @@ class InputLedger:
 
     # --- coming in ------------------------------------------------------------------------------
 
+    @property
+    def has_several_spoken(self) -> bool:
+        """Whether an answer was asked for to more than one spoken item."""
+        return self.queue.has_several_spoken
+
     def add(self, span: Span, *, discard: str | None = None) -> None:
         """Take audio into the open buffer and item; or only count it, if it is not to be kept."""
         span = replace(span, start_byte=self.total_bytes)

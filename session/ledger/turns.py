@@ -9,6 +9,7 @@ Rule 3: a request is nobody's item. It goes out behind what it was made with, or
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from session.context import ContextMessage
 from session.ids import ItemId
@@ -44,6 +45,19 @@ class TurnQueue:
         return self._request is not None or any(
             turn.is_wanted and turn.message is None for turn in self._turns
         )
+
+    @property
+    def has_several_spoken(self) -> bool:
+        """Whether more than one spoken turn would go out for the answer that was asked for."""
+        if self._request is not None and self._request.is_fresh:
+            return False
+        asked = islice(self._turns, self._wanted_length())
+        return sum(bool(turn.spans) for turn in asked) > 1
+
+    def _wanted_length(self) -> int:
+        """How many from the front an answer was asked for, and all that is before those."""
+        wanted = [at for at, turn in enumerate(self._turns, 1) if turn.is_wanted]
+        return wanted[-1] if wanted else 0
 
     def holds(self, item_id: ItemId) -> bool:
         """Whether the item waits here."""
@@ -88,8 +102,7 @@ class TurnQueue:
         request, self._request = self._request, None
         if request is not None and request.is_fresh:
             return Reservation((), request)
-        wanted = [at for at, turn in enumerate(self._turns) if turn.is_wanted]
-        parts = [self._turns.popleft() for _ in range(wanted[-1] + 1 if wanted else 0)]
+        parts = [self._turns.popleft() for _ in range(self._wanted_length())]
         turn = _joined(parts)
         if all(part.message is not None for part in parts):
             turn = replace(turn, item_id=None, is_bare=True)

@@ -7,6 +7,7 @@ import pytest
 from session.config import ResponseOptions
 from session.effects import SubmitUnit
 from session.events import InputItemCommitted, InputTranscribed, ResponseFinished
+from session.ids import ItemId
 from session.stimuli import (
     InputCommitted,
     ItemCreated,
@@ -78,6 +79,57 @@ def test_an_answer_asked_for_while_the_model_listens_comes_after_that() -> None:
     d.listen(heard="hello")
     assert d.last_unit().unit.is_bare
     assert words(d) == [(items(d)[0], "hello")]
+
+
+def test_of_several_items_that_one_answer_is_to_each_has_its_own_words() -> None:
+    d = Driver(WANTS_WORDS, profile=HEARS)
+    names = [ItemId(name) for name in ("a", "b", "c")]
+    for place, name in enumerate(names):
+        d.do(ItemCreated("user", "", item_id=name, pcm=bytes([place + 1]) * UNIT_BYTES))
+    d.do(CREATE)
+    for word in ("one", "two"):
+        assert d.last_unit().unit.is_heard_only
+        d.listen(heard=word)
+    unit = d.last_unit().unit
+    assert (unit.closes_input, unit.is_heard_only) == (True, False)
+    d.speak("hi", heard="three")
+    assert words(d) == list(zip(names, ("one", "two", "three"), strict=True))
+    assert b"".join(out.unit.pcm for out in d.asked(SubmitUnit)) == b"".join(
+        bytes([place]) * UNIT_BYTES for place in (1, 2, 3)
+    )
+
+
+def test_a_cancelled_answer_to_several_items_is_asked_for_again() -> None:
+    d = Driver(WANTS_WORDS, profile=HEARS)
+    for name in ("a", "b"):
+        d.do(ItemCreated("user", "", item_id=ItemId(name), pcm=bytes(UNIT_BYTES)))
+    d.do(CREATE)
+    d.do(ResponseCancelRequested())
+    d.listen(heard="one")
+    d.listen(heard="two")
+    assert words(d) == [("a", "one"), ("b", "two")]
+    d.do(CREATE)
+    assert d.last_unit().unit.is_bare
+
+
+def test_what_an_answer_does_not_see_is_not_heard_for_it() -> None:
+    profile = replace(HEARS, messages=True, response_options=frozenset({"input"}))
+    d = Driver(WANTS_WORDS, profile=profile)
+    d.do(ItemCreated("user", "first"))
+    for name in ("a", "b"):
+        d.do(ItemCreated("user", "", item_id=ItemId(name), pcm=bytes(UNIT_BYTES)))
+    d.do(ResponseRequested(ResponseOptions(is_out_of_band=True, input=())))
+    assert (d.last_unit().unit.is_fresh, d.last_unit().unit.is_heard_only) == (True, False)
+
+
+def test_what_was_written_before_is_told_with_all_that_was_said() -> None:
+    d = Driver(WANTS_WORDS, profile=HEARS)
+    d.do(ItemCreated("user", "first"))
+    for name in ("a", "b"):
+        d.do(ItemCreated("user", "", item_id=ItemId(name), pcm=bytes(UNIT_BYTES)))
+    d.do(CREATE)
+    unit = d.last_unit().unit
+    assert (unit.text, len(unit.pcm), unit.is_heard_only) == ("first", 2 * UNIT_BYTES, False)
 
 
 def test_what_a_cancelled_answer_was_to_is_heard_all_the_same() -> None:

@@ -2,12 +2,13 @@
 
 from collections import deque
 from dataclasses import replace
-from typing import assert_never
+from typing import Final, assert_never
 
 from session.config import PlaybackCommitPolicy, ResponseOptions
 from session.effects import CancelStages, Effect, Emit, Synthesize
 from session.errors import DuplexError
 from session.events import (
+    SAID,
     AnswerItemOpened,
     ErrorRaised,
     FunctionCalled,
@@ -25,6 +26,10 @@ from session.lifecycle import TurnTrigger, move_turn
 from session.state import SessionState
 from session.tools import FunctionCall
 from session.unit import INPUT_RATE_HZ, SAMPLE_BYTES, SpeechChunk, samples_to_ms
+
+COMPLETED: Final = ("completed", "stop")
+CUT: Final = ("incomplete", "max_output_tokens")
+"""How an answer ends by itself: status and reason."""
 
 
 def reserve_answer(state: SessionState, options: ResponseOptions) -> Response:
@@ -164,7 +169,8 @@ def speak_next(state: SessionState, response: Response, now: float) -> list[Effe
             case _ as never:
                 assert_never(never)
     if response.is_idle and response.is_turn_ended:
-        effects += end_answer(state, "completed", "stop")
+        status, reason = CUT if response.is_cut else COMPLETED
+        effects += end_answer(state, status, reason)
     return effects
 
 
@@ -207,10 +213,10 @@ def end_answer(state: SessionState, status: str, reason: str) -> list[Effect]:
     state.turn = move_turn(state.turn, TurnTrigger.ANSWER_ENDED)
     _settle_history(state, response, status)
     response_id = response.response_id
-    if status != "completed":
+    if status not in SAID:
         state.playback.flush(response_id)
     playback = state.playback.view(response_id)
-    if status == "completed" and playback.committed_ms >= playback.sent_ms:
+    if status in SAID and playback.committed_ms >= playback.sent_ms:
         state.turn = move_turn(state.turn, TurnTrigger.ANSWER_HEARD)
     item = state.history.get(response.item_id)
     taken_bytes = state.input.accepted_bytes - state.answered_bytes
@@ -241,13 +247,12 @@ def end_answer(state: SessionState, status: str, reason: str) -> list[Effect]:
 
 def finished_view(state: SessionState, response: Response, status: str) -> ItemView:
     """Return the answer's item as its terminal shows it: all that was said, or what was heard."""
-    is_whole = status == "completed"
     heard = heard_text(state, response)
     return ItemView(
         item_id=response.item_id,
         role="assistant",
-        status="completed" if is_whole else "incomplete",
-        text=response.transcript if is_whole else heard,
+        status="completed" if status == "completed" else "incomplete",
+        text=response.transcript if status in SAID else heard,
         is_audio=response.wants_audio,
         audio_ms=state.playback.view(response.response_id).sent_ms,
         marks=state.playback.marks(response.response_id),
@@ -326,7 +331,7 @@ def fail_answer(state: SessionState, error: DuplexError, reason: str) -> list[Ef
 
 def _settle_history(state: SessionState, response: Response, status: str) -> None:
     commits_all = state.config.playback_commit_policy is PlaybackCommitPolicy.COMMIT_ALL_ON_DONE
-    if status == "completed" and commits_all:
+    if status in SAID and commits_all:
         state.playback.commit_all(response.response_id)
     item = state.history.of_response(response.response_id)
     if item is None:
@@ -336,6 +341,7 @@ def _settle_history(state: SessionState, response: Response, status: str) -> Non
         text=heard_text(state, response),
         full_text=response.transcript,
         is_done=True,
-        is_truncated=item.is_truncated or status != "completed",
+        is_truncated=item.is_truncated or status not in SAID,
+        is_cut=response.is_cut,
         audio_ms=state.playback.view(response.response_id).sent_ms,
     )

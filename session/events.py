@@ -6,6 +6,7 @@ when it would be sent (`is_output`), a terminal never is.
 """
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from session.config import AudioFormat
 from session.errors import DuplexError
@@ -254,6 +255,10 @@ class SpeechDelta:
     metrics: tuple[SegmentMetrics, ...] = ()
 
 
+SAID: Final = frozenset({"completed", "incomplete"})
+"""How answers end that nobody stopped: all that the model has said of them is sent, and heard."""
+
+
 @dataclass(frozen=True, slots=True)
 class ResponseFinished:
     """The one terminal of an answer.
@@ -282,6 +287,11 @@ class ResponseFinished:
     """The answer's function calls, in order."""
     input_audio_ms: int = 0
     """The user's audio that the model took in since the answer before this one."""
+
+    @property
+    def was_said(self) -> bool:
+        """Whether all that there is of it was sent."""
+        return self.status in SAID
 
 
 @dataclass(frozen=True, slots=True)

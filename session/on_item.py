@@ -66,7 +66,7 @@ def handle(state: SessionState, stimulus: ItemCommand) -> list[Effect]:
 def view_of(state: SessionState, item: Item) -> ItemView:
     """Return an item as the history holds it: an answer is what was heard of it."""
     status = "in_progress" if not item.is_done else "completed"
-    if item.is_done and item.is_truncated:
+    if item.is_done and (item.is_truncated or item.is_cut):
         status = "incomplete"
     marks: tuple[TextMark, ...] = ()
     if item.response_id is not None and state.playback.knows(item.response_id):

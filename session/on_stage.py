@@ -118,6 +118,7 @@ def _speak(state: SessionState, seq: int, result: UnitResult, now: float) -> lis
         response.metrics.append(result.metrics)
     if result.turn_end or continuations_spent(state):
         response.is_turn_ended = True
+    response.is_cut = result.is_cut
     if result.speech_follows and response.wants_audio:
         response.jobs.append(SpeechJob(seq, result.turn_end))
     elif result.text:

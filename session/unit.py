@@ -94,6 +94,8 @@ class UnitResult:
     segment_end: bool = False
     turn_end: bool = False
     """The model's turn is over once this unit's speech has been spoken."""
+    is_cut: bool = False
+    """The answer ends here because of its `max_output_tokens`, with more to say."""
     heard: str = ""
     """What the model understood the user to have said, when this unit completed an utterance."""
     metrics: SegmentMetrics | None = None

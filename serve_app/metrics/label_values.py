@@ -41,6 +41,7 @@ RESPONSE_ENDS: Final = (
     ("failed", "stage_lost"),
     ("failed", "slow_reader"),
     ("failed", OTHER),
+    ("incomplete", "max_output_tokens"),
     ("incomplete", OTHER),
 )
 OVERLAPS: Final = (

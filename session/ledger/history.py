@@ -35,6 +35,8 @@ class Item:
     call_name: str | None = None
     """Set for a function call, whose arguments are `text`."""
     is_truncated: bool = False
+    is_cut: bool = False
+    """Its limit of tokens came before its end."""
     audio_ms: int = 0
 
 

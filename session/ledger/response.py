@@ -60,6 +60,8 @@ class Response:
     is_speak_decided: bool = False
     is_turn_ended: bool = False
     """The model has said all; the answer ends when its last unit is spoken."""
+    is_cut: bool = False
+    """It has no more tokens, and more to say."""
     transcript: str = ""
     metrics: list[SegmentMetrics] = field(default_factory=list)
     jobs: deque[Job] = field(default_factory=deque)

@@ -24,6 +24,8 @@ class Sentence:
     text: str
     is_last: bool
     metrics: SegmentMetrics | None = None
+    is_cut: bool = False
+    """The limit of the answer's tokens came before its end."""
 
 
 class Answer:
@@ -39,12 +41,13 @@ class Answer:
         """How fast this answer is spoken; None: as the session is."""
 
     @classmethod
-    def of(cls, texts: Iterable[str], loop: asyncio.AbstractEventLoop) -> Self:
+    def of(cls, texts: Iterable[str], loop: asyncio.AbstractEventLoop, *, is_cut: bool) -> Self:
         """Return an answer that is known already."""
         answer = cls(loop)
         every = list(texts)
         for number, text in enumerate(every, 1):
-            answer._sentences.put_nowait(Sentence(text, is_last=number == len(every)))
+            is_last = number == len(every)
+            answer._sentences.put_nowait(Sentence(text, is_last, is_cut=is_last and is_cut))
         return answer
 
     @property

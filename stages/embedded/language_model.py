@@ -45,8 +45,11 @@ class LanguageModel:
         """Build the prompt for the answer to the conversation's last entry."""
         return self._prompts.prompt(instructions, conversation, history_tokens)
 
-    def write(self, prompt: Prompt, writing: Writing, on_text: Callable[[str], bool]) -> None:
-        """Give `on_text` each new piece of the answer; stop when it returns True."""
+    def write(self, prompt: Prompt, writing: Writing, on_text: Callable[[str], bool]) -> bool:
+        """Give `on_text` each new piece of the answer; stop when it returns True.
+
+        Returns whether `max_tokens` came before the end of the answer.
+        """
         is_greedy = not writing.temperature
         pieces = TextPieces(self._prompts.tokenizer, on_text)
         self._generator.generate_batch(
@@ -61,6 +64,8 @@ class LanguageModel:
             end_token=END_OF_TURN,
             callback=lambda step: pieces.add(step.token_id),
         )
+        is_ended = pieces.last_token == self._prompts.id_of(END_OF_TURN)
+        return pieces.n_tokens >= writing.max_tokens and not is_ended
 
     def first_tokens(self, sentences: Iterable[str], limit: int) -> list[str]:
         """Return the sentences up to `limit` tokens; the last may be cut short."""

@@ -53,8 +53,11 @@ class TextModel(Protocol):
         """Build the prompt for the answer to the conversation's last entry."""
         ...
 
-    def write(self, prompt: Prompt, writing: Writing, on_text: Callable[[str], bool]) -> None:
-        """Give `on_text` each new piece of the answer; stop when it returns True."""
+    def write(self, prompt: Prompt, writing: Writing, on_text: Callable[[str], bool]) -> bool:
+        """Give `on_text` each new piece of the answer; stop when it returns True.
+
+        Returns whether `max_tokens` came before the end of the answer.
+        """
         ...
 
     def first_tokens(self, sentences: Iterable[str], limit: int) -> list[str]:

@@ -116,6 +116,16 @@ class TextPieces:
         self._ids: list[int] = []
         self._shown = ""
 
+    @property
+    def n_tokens(self) -> int:
+        """How many tokens there have been."""
+        return len(self._ids)
+
+    @property
+    def last_token(self) -> int | None:
+        """The newest token."""
+        return self._ids[-1] if self._ids else None
+
     def add(self, token: int) -> bool:
         """Give what the token adds to the text; return whether nobody wants more."""
         self._ids.append(token)

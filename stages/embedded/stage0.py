@@ -233,10 +233,12 @@ class EmbeddedStage0:
         return None
 
     def _known_answer(self, runtime: RuntimeConfig, reply: Reply) -> Answer:
-        sentences = list(reply.sentences)
-        if runtime.max_output_tokens is not None:
-            sentences = self._loaded().model.first_tokens(sentences, runtime.max_output_tokens)
-        return Answer.of(pack_sentences(sentences, MOST_SENTENCES), asyncio.get_running_loop())
+        sentences, limit = list(reply.sentences), runtime.max_output_tokens
+        said = sentences
+        if limit is not None:
+            said = self._loaded().model.first_tokens(sentences, limit)
+        packed = pack_sentences(said, MOST_SENTENCES)
+        return Answer.of(packed, asyncio.get_running_loop(), is_cut=said != sentences)
 
     def _write_answer(
         self, session: Session, runtime: RuntimeConfig, conversation: Conversation
@@ -247,7 +249,7 @@ class EmbeddedStage0:
         prompt = model.prompt(runtime.instructions, conversation, settings.history_tokens)
         most_tokens = runtime.max_output_tokens or settings.answer_tokens
         writing = Writing(most_tokens, runtime.temperature, session.session_id)
-        writer = AnswerWriter(answer)
+        writer = AnswerWriter(answer, tells_cut=runtime.max_output_tokens is not None)
         work = loop.run_in_executor(self._writing, writer.write, model, prompt, writing)
         session.writers.add(work)
         work.add_done_callback(session.writers.discard)
@@ -331,6 +333,7 @@ def _speak(work: Work, sentence: Sentence, speed: float | None) -> Appended:
         text=text,
         segment_end=True,
         turn_end=sentence.is_last,
+        is_cut=sentence.is_cut,
         heard=work.heard,
         metrics=sentence.metrics,
     )

@@ -94,13 +94,13 @@ class VllmLanguageModel:
         """Build the prompt for the answer to the conversation's last entry."""
         return self._prompts.prompt(instructions, conversation, history_tokens)
 
-    def write(self, prompt: Prompt, writing: Writing, on_text: Callable[[str], bool]) -> None:
+    def write(self, prompt: Prompt, writing: Writing, on_text: Callable[[str], bool]) -> bool:
         """Give `on_text` each new piece of the answer; stop when it returns True.
 
-        Raises StageError.
+        Returns whether `max_tokens` came before the end of the answer. Raises StageError.
         """
         pieces = TextPieces(self._prompts.tokenizer, on_text)
-        self._call(self._write(prompt, writing, pieces))
+        return self._call(self._write(prompt, writing, pieces))
 
     def first_tokens(self, sentences: Iterable[str], limit: int) -> list[str]:
         """Return the sentences up to `limit` tokens; the last may be cut short."""
@@ -120,7 +120,7 @@ class VllmLanguageModel:
             asyncio.run_coroutine_threadsafe(self._engine.died(), self._loop)
         )
 
-    async def _write(self, prompt: Prompt, writing: Writing, pieces: TextPieces) -> None:
+    async def _write(self, prompt: Prompt, writing: Writing, pieces: TextPieces) -> bool:
         head, own = self._ids(prompt.shared), self._ids(prompt.own)
         room = SESSION_TOKENS - len(head) - len(own)
         if room < 1:
@@ -131,8 +131,9 @@ class VllmLanguageModel:
             for _ in range(most_tokens):
                 done = await self._engine.append(writing.memory, self._segment(writing, fed))
                 if pieces.add(done.token_ids[-1]) or done.stop is StopReason.STOP_TOKEN:
-                    return
+                    return False
                 fed = done.token_ids[-1:]
+        return most_tokens == writing.max_tokens
 
     @asynccontextmanager
     async def _memory(self, memory: str) -> AsyncIterator[None]:

@@ -22,8 +22,10 @@ _UNSPEAKABLE: Final = re.compile(r"[^\x20-\x7e\u00a0-\u024f\u2010-\u2026\n]")
 class AnswerWriter:
     """Collects the model's text for one answer; used by one thread, once."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, *, tells_cut: bool) -> None:
         self._answer = answer
+        self._tells_cut = tells_cut
+        """Whether the limit of tokens is the client's, and not our own."""
         self._stream = SentenceStream()
         self._sentences = 0
         self._times = [time.perf_counter()]
@@ -32,12 +34,12 @@ class AnswerWriter:
         """Write until the model ends, has said enough, or nobody listens."""
         if self._answer.is_stopped:
             return  # before a worker was free
-        model.write(prompt, writing, self._on_text)
+        is_full = model.write(prompt, writing, self._on_text)
         if self._answer.is_stopped:
             return
         last = self._stream.finish() if self._sentences < ENOUGH_SENTENCES else None
         if last is not None:
-            self._put(last, is_last=True)
+            self._put(last, is_last=True, is_cut=is_full and self._tells_cut)
         elif not self._sentences:
             self._put(NOTHING_TO_SAY, is_last=True)
 
@@ -52,9 +54,10 @@ class AnswerWriter:
                 return True
         return False
 
-    def _put(self, text: str, *, is_last: bool) -> None:
+    def _put(self, text: str, *, is_last: bool, is_cut: bool = False) -> None:
         self._sentences += 1
-        self._answer.put(Sentence(_LINE_MARK.sub("", text), is_last, self._metrics()))
+        sentence = Sentence(_LINE_MARK.sub("", text), is_last, self._metrics(), is_cut)
+        self._answer.put(sentence)
 
     def _metrics(self) -> SegmentMetrics | None:
         """Return the timing of the tokens since the sentence before."""

@@ -190,11 +190,13 @@ class ScriptedStage0:
         )
         limit = plan.runtime.max_output_tokens
         words = text.split()
-        is_cut = limit is not None and ear.words + len(words) >= limit
-        if is_cut and limit is not None:
+        is_last = ear.part == ear.settings.sentences
+        is_cut = False
+        if limit is not None and ear.words + len(words) >= limit:
+            is_cut = not is_last or ear.words + len(words) > limit
+            is_last = True
             text = " ".join(words[: limit - ear.words])
         ear.words += len(words)
-        is_last = is_cut or ear.part == ear.settings.sentences
         if is_last:
             _end_answer(ear)
         # Sentences are joined by the client as they come, so each but the last ends in a space.
@@ -204,6 +206,7 @@ class ScriptedStage0:
             spoken,
             segment_end=True,
             turn_end=is_last,
+            is_cut=is_cut,
             calls=(plan.call,) if is_last and plan.call is not None else (),
         )
         speech = Speech(

@@ -390,7 +390,7 @@ MUTANTS = [
     Mutant(
         "a wanted turn goes before those that came earlier",
         "ledger/turns.py",
-        "        parts = [self._turns.popleft() for _ in range(wanted[-1] + 1 if wanted else 0)]\n",
+        "        parts = [self._turns.popleft() for _ in range(self._wanted_length())]\n",
         "        parts = [turn for turn in self._turns if turn.is_wanted]\n"
         "        self._turns = deque(turn for turn in self._turns if not turn.is_wanted)\n",
     ),

@@ -10,6 +10,7 @@ from session.config import (
     AnswerSettings,
     AudioEncoding,
     AudioFormat,
+    PlaybackCommitPolicy,
     ResponseOptions,
     RuntimeConfig,
 )
@@ -17,8 +18,10 @@ from session.effects import SubmitUnit, Synthesize
 from session.errors import StageFailed
 from session.events import (
     ErrorRaised,
+    ItemShown,
     ListenDecided,
     OutputBufferCleared,
+    PlaybackAdvanced,
     ResponseFinished,
     ResponseStarted,
     SpeechDelta,
@@ -28,14 +31,17 @@ from session.socket_stimuli import ReaderStalled
 from session.stimuli import (
     InputCommitted,
     ItemCreated,
+    ItemRetrieved,
     OutputClearRequested,
     PlaybackAcked,
     ResponseCancelRequested,
     ResponseRequested,
     SpeechFailed,
     UnitFailed,
+    UnitFinished,
 )
 from session.tools import FREE_CHOICE, Tool, ToolChoice, ToolUse
+from session.unit import Decision, UnitResult
 from tests.session.driver import AUTO, PROFILE, TURN_MODE, Driver, names
 
 CREATE = ResponseRequested(ResponseOptions())
@@ -53,6 +59,37 @@ EACH = {
     "tools": (LOOK_UP,),
     "tool_choice": ToolChoice(ToolUse.REQUIRED),
 }
+
+
+def cut_short(d: Driver) -> ResponseFinished:
+    """Give an answer of a second that its limit of tokens ends; return its end."""
+    d.do(ItemCreated("user", "count"))
+    d.do(CREATE)
+    out = d.last_unit()
+    result = UnitResult(Decision.SPEAK, text="one two", turn_end=True, is_cut=True)
+    d.do(UnitFinished(out.fence, out.seq, result))
+    d.voice("one two", 1000, turn_end=True)
+    d.voiced()
+    return d.said(ResponseFinished)[-1]
+
+
+def test_an_answer_that_its_limit_ends_is_incomplete_and_all_of_it_counts() -> None:
+    d = Driver(TURN_MODE)
+    done = cut_short(d)
+    assert (done.status, done.reason, done.was_said) == ("incomplete", "max_output_tokens", True)
+    assert (done.item.status, done.item.text) == ("incomplete", "one two")
+    d.do(PlaybackAcked(1000))
+    assert d.remembered(done.item.item_id) == "one two"
+    assert not d.said(PlaybackAdvanced)[-1].is_truncated
+    shown = d.said(ItemShown, d.do(ItemRetrieved(done.item.item_id)))[0].item
+    assert shown.status == "incomplete"
+    assert not d.said(OutputBufferCleared)
+
+
+def test_commit_all_on_done_counts_it_as_heard() -> None:
+    policy = PlaybackCommitPolicy.COMMIT_ALL_ON_DONE
+    done = cut_short(Driver(replace(TURN_MODE, playback_commit_policy=policy)))
+    assert (done.playback.committed_ms, done.is_committed) == (1000, True)
 
 
 def asking(settings: AnswerSettings = SETTINGS) -> ResponseRequested:

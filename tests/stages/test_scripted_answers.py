@@ -91,13 +91,21 @@ async def test_an_unknown_voice_fails_its_answer_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "said"),
-    [(1, "a"), (3, "a b 1"), (4, "a b 1 a"), (6, "a b 1 a b 2"), (9, "a b 1 a b 2")],
+    ("limit", "said", "is_cut"),
+    [
+        (1, "a", True),
+        (3, "a b 1", True),
+        (4, "a b 1 a", True),
+        (6, "a b 1 a b 2", False),
+        (9, "a b 1 a b 2", False),
+    ],
 )
-async def test_the_token_limit_counts_words(limit: int, said: str) -> None:
+async def test_the_token_limit_counts_words(limit: int, said: str, is_cut: bool) -> None:
     stage = await opened(RuntimeConfig(instructions="a", auto_response=False))
     units = await answer(stage, ask("b", AnswerSettings(max_output_tokens=limit)))
     assert text(units) == said
+    assert units[-1].result.is_cut is is_cut
+    assert not any(unit.result.is_cut for unit in units[:-1])
     assert text(await answer(stage, ask("b"))) == "a b 1 a b 2"
 
 

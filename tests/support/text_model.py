@@ -50,21 +50,24 @@ class HandTextModel:
         self.prompts.append((instructions, conversation))
         return Prompt((), ())
 
-    def write(self, prompt: Prompt, writing: Writing, on_text: Callable[[str], bool]) -> None:
-        """Give the pieces, one permit each."""
+    def write(self, prompt: Prompt, writing: Writing, on_text: Callable[[str], bool]) -> bool:
+        """Give the pieces, one permit each and each a token."""
         del prompt
         self.writings.append(writing)
-        for piece in [*self.pieces, None]:
+        for number, piece in enumerate([*self.pieces, None], 1):
             if self._permits is not None:
                 self._take_permit(self._permits)
             if self.fault is not None:
                 raise self.fault
             if piece is None:
-                return
+                return False
             self.written.append(piece)
             if on_text(piece):
                 self.is_stopped.set()
-                return
+                return False
+            if number == writing.max_tokens:
+                return True
+        raise AssertionError("the pieces end in None")
 
     def first_tokens(self, sentences: Iterable[str], limit: int) -> list[str]:
         """Take each word for a token."""

@@ -86,7 +86,7 @@ class LiveProjector:
             case kernel.SpeechDelta():
                 return list(self._spoken(event))
             case kernel.ResponseFinished():
-                if event.status != "completed":
+                if not event.was_said:
                     self._spoken_to_ms = self._input_ms  # the rest is never sent
                 return []
             case _:

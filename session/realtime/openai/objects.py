@@ -156,11 +156,11 @@ class FailureObject(WireObject):
 
 
 class StatusDetails(WireObject):
-    """How an answer ended that did not come to its end. None is `incomplete` here so far."""
+    """How an answer ended that did not come to its end."""
 
     type: Literal["cancelled", "failed", "incomplete"]
     reason: Absent[Literal["turn_detected", "client_cancelled", "max_output_tokens"]] = None
-    """Of a cancelled answer."""
+    """Of an answer that was cancelled, or is incomplete."""
     error: Absent[FailureObject] = None
 
 

@@ -133,7 +133,7 @@ def test_nobody_can_spell_a_control_token(model: LanguageModel) -> None:
 def test_text_comes_in_pieces_and_stops_when_nobody_wants_more(model: LanguageModel) -> None:
     pieces = Pieces(enough=3)
     prompt = model.prompt("", Conversation().user_said("Tell me a long story."), HISTORY)
-    model.write(prompt, Writing(60), pieces.take)
+    assert not model.write(prompt, Writing(60), pieces.take)
     assert len(pieces) == 3
     assert "".join(pieces).strip()
 
@@ -141,7 +141,7 @@ def test_text_comes_in_pieces_and_stops_when_nobody_wants_more(model: LanguageMo
 def test_the_limit_of_tokens_holds(model: LanguageModel) -> None:
     pieces = Pieces()
     prompt = model.prompt("", Conversation().user_said("Tell me a long story."), HISTORY)
-    model.write(prompt, Writing(5), pieces.take)
+    assert model.write(prompt, Writing(5), pieces.take), "it would go on"
     assert len(pieces) == 5
 
 

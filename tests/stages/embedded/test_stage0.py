@@ -234,7 +234,27 @@ async def test_nor_is_one_that_was_interrupted(rig: Rig) -> None:
 async def test_a_rule_s_answer_keeps_to_the_limit_too(rig: Rig) -> None:
     await rig.stage.configure(SID, RuntimeConfig(max_output_tokens=7))
     assert (await rig.say(COUNT)).result.text == "One, two, three, four, five."
-    assert await rig.rest() == [" Six, seven,"]
+    last = await rig.append()
+    assert (last.result.text, last.result.turn_end, last.result.is_cut) == (
+        " Six, seven,",
+        True,
+        True,
+    )
+    await rig.stage.configure(SID, RuntimeConfig(max_output_tokens=99))
+    whole = await rig.say(COUNT)
+    while not whole.result.turn_end:
+        whole = await rig.append()
+    assert not whole.result.is_cut
+
+
+@pytest.mark.parametrize(("limit", "is_cut"), [(None, False), (2, True), (3, False)])
+async def test_what_the_model_writes_tells_where_the_limit_cut_it(
+    rig: Rig, limit: int | None, is_cut: bool
+) -> None:
+    rig.model.pieces = ["I ", "am"]
+    await rig.stage.configure(SID, RuntimeConfig(max_output_tokens=limit))
+    result = (await rig.say(CHAT)).result
+    assert (result.text, result.turn_end, result.is_cut) == ("I am", True, is_cut)
 
 
 async def test_what_was_said_is_remembered(rig: Rig) -> None:

@@ -16,12 +16,16 @@ INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --no-deps --
 VLLM_STAMP := $(VENV)/.vllm-$(VLLM)
 CODE := session stages serve_app clients tests tools
 
-PURE := not (serve or models or vllm or browser or clients or soak)
+# How many processes share the tests that need nothing but a core; never more than four.
+WORKERS ?= logical
+SHARED := -n $(WORKERS) --maxprocesses 4
 
 export RAY_USAGE_STATS_ENABLED ?= 0
 export VLLM_NO_USAGE_STATS ?= 1
 export HF_HUB_OFFLINE ?= 1
 export PYTHONUNBUFFERED := 1
+# Bytecode is kept whatever the shell says: tests start hundreds of processes that import the same.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help serve talk load story test test-pure test-models test-vllm test-serve test-browser \
@@ -69,32 +73,32 @@ test: $(VENV)/.dev vllm-where-it-fits ## run every test; a failing group makes i
 	if [ -n "$$failed" ]; then echo "== failed:$$failed"; exit 1; fi
 
 test-pure: $(VENV)/.dev ## tests without Ray, models or browser
-	@$(BIN)/python -m pytest -m "$(PURE)" $(ARGS)
+	@$(BIN)/python -m pytest --group=pure $(SHARED) $(ARGS)
 
 test-models: $(VENV)/.dev vllm-where-it-fits ## tests that run models, the packaged and tiny ones
-	@$(BIN)/python -m pytest -m "models and not (serve or browser or clients or soak)" $(ARGS)
+	@$(BIN)/python -m pytest --group=models $(ARGS)
 
 test-vllm: $(VENV)/.dev vllm-where-it-fits ## tests on vLLM's engine, on the CPU
 	@if [ -e $(VLLM_STAMP) ]; then \
-	  $(BIN)/python -m pytest -m "vllm and not (serve or browser or clients or soak)" $(ARGS); \
+	  $(BIN)/python -m pytest --group=vllm $(ARGS); \
 	else \
 	  echo "== LEFT OUT: no test on vLLM's engine was run"; \
 	fi
 
 test-serve: $(VENV)/.dev vllm-where-it-fits ## tests on real Ray
-	@$(BIN)/python -m pytest -m "serve and not (browser or clients or soak)" $(ARGS)
+	@$(BIN)/python -m pytest --group=serve $(ARGS)
 
 # Native tracebacks: while Playwright's greenlets are about, early Python 3.11 releases can fail
 # to parse source, which pytest's own tracebacks need; a failed test would then end the whole run.
 test-browser: $(VENV)/.dev ## tests of the page in a real browser
-	@$(BIN)/python -m pytest -m "browser and not (clients or soak)" --tb=native $(ARGS)
+	@$(BIN)/python -m pytest --group=browser --tb=native $(ARGS)
 
 test-clients: $(VENV)/.dev $(VENV)/.node ## tests with stock clients, in Python and JavaScript
-	@$(BIN)/python -m pytest -m "clients and not soak" $(ARGS)
+	@$(BIN)/python -m pytest --group=clients $(ARGS)
 
 # Not test_flat, which counts objects, and not the mutants, which run tests of their own.
 coverage: $(VENV)/.dev ## show that tests take every branch of session/
-	@$(BIN)/coverage run -m pytest tests/session tests/realtime tests/contract -m "$(PURE)" \
+	@$(BIN)/coverage run -m pytest tests/session tests/realtime tests/contract --group=pure \
 	  --ignore tests/session/test_flat.py --ignore tests/session/test_mutants.py -q $(ARGS)
 	@$(BIN)/coverage report
 

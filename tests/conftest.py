@@ -1,4 +1,4 @@
-"""Time limits by kind of test, random tests without a stopwatch, and one Ray node for all.
+"""Groups and time limits by kind of test, random tests without a stopwatch, one Ray node for all.
 
 Files that need a package which this machine can not have are left out, and the run says so.
 """
@@ -10,7 +10,8 @@ import hypothesis
 import pytest
 
 from tests.support import judged_wire
-from tests.support.left_out import ROOT, missing, needs
+from tests.support.groups import GROUPS, group_of, looks_into, lost_test
+from tests.support.left_out import ROOT, missing, needs_more_than_is_here
 from tests.support.serve_cluster import ServeCluster, serve_cluster
 
 TIMEOUTS_S = {
@@ -28,12 +29,18 @@ hypothesis.settings.register_profile("steady", hypothesis.settings(deadline=None
 hypothesis.settings.load_profile("steady")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a run be of one group of tests."""
+    parser.addoption("--group", choices=GROUPS, help="run the tests of one group of `make test`")
+
+
 @pytest.hookimpl(trylast=True)  # after the folders' own hooks, which mark their tests
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Give each marked test its kind's limit, unless it states one itself.
 
     Tests that count from zero on the Ray node of all come first.
     """
+    _choose_group(config, items)
     for item in items:
         limits = [limit for marker, limit in TIMEOUTS_S.items() if item.get_closest_marker(marker)]
         if limits and item.get_closest_marker("timeout") is None:
@@ -42,28 +49,46 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("fresh_cluster") is None)
 
 
-LEFT_OUT: list[str] = []
-"""Test files of this run that were left out."""
+def _choose_group(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the tests of the group that was asked for; each must be where its group looks."""
+    groups = {item: group_of(mark.name for mark in item.iter_markers()) for item in items}
+    lost = {
+        (item.path, group) for item, group in groups.items() if not looks_into(group, item.path)
+    }
+    if lost:
+        raise pytest.UsageError(*(lost_test(path, group) for path, group in sorted(lost)))
+    asked = config.getoption("group")
+    if asked is not None:
+        config.hook.pytest_deselected(items=[item for item in items if groups[item] != asked])
+        items[:] = [item for item in items if groups[item] == asked]
 
 
-def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Leave out a test file that could not be imported here; None lets others decide."""
-    name = collection_path.name
-    if not (
-        name.startswith("test_") and name.endswith(".py") and needs(collection_path, missing())
-    ):
-        return None
-    LEFT_OUT.append(str(collection_path.relative_to(ROOT)))
-    return True
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out a test file that could not be imported here, and where the group has no tests.
+
+    None lets others decide.
+    """
+    asked = config.getoption("group")
+    if asked is not None and not looks_into(asked, collection_path):
+        return True
+    return True if needs_more_than_is_here(collection_path) else None
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what was left out."""
-    if LEFT_OUT:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Say what was left out, whichever process would have found it."""
+    asked = config.getoption("group")
+    left_out = [
+        path
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        if needs_more_than_is_here(path) and (asked is None or looks_into(asked, path))
+    ]
+    if left_out:
         terminalreporter.section("LEFT OUT")
         terminalreporter.line(f"not installed: {', '.join(sorted(missing()))}; so not run:")
-        for name in LEFT_OUT:
-            terminalreporter.line(f"  {name}")
+        for path in left_out:
+            terminalreporter.line(f"  {path.relative_to(ROOT)}")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -9,6 +9,7 @@ import pytest
 from tools.gen_docs import dataclass_rows, pages
 
 ROOT = Path(__file__).parents[2]
+PAGES = pages()
 
 
 def section(text: str, heading: str) -> str:
@@ -22,14 +23,14 @@ def commands(text: str) -> list[str]:
     return [line for block in blocks for line in block.splitlines() if line.strip()]
 
 
-@pytest.mark.parametrize("path", pages())
+@pytest.mark.parametrize("path", PAGES)
 def test_a_generated_page_is_up_to_date(path: str) -> None:
-    assert (ROOT / path).read_text() == pages()[path], "run `make docs`"
+    assert (ROOT / path).read_text() == PAGES[path], "run `make docs`"
 
 
 def test_no_page_is_left_of_a_wire_that_is_no_more() -> None:
     written = {f"docs/wire/{path.name}" for path in (ROOT / "docs" / "wire").iterdir()}
-    assert written == {path for path in pages() if path.startswith("docs/wire/")}
+    assert written == {path for path in PAGES if path.startswith("docs/wire/")}
 
 
 @dataclass

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -32,7 +33,8 @@ def locked(name: str) -> set[str]:
     return {match.lower().replace("_", "-") for match in re.findall(r"^([\w.-]+)==", text, re.M)}
 
 
-def only_with_vllm() -> set[str]:
+@cache
+def only_with_vllm() -> frozenset[str]:
     """Return the modules here that vllm.lock brings and serve.lock does not."""
     light, heavy = locked("serve"), locked("vllm")
     modules = set()
@@ -41,7 +43,7 @@ def only_with_vllm() -> set[str]:
         if packages & heavy and not packages & light:
             modules.add(module)
     # Ray brings one of its own.
-    return (modules | {"torch", "vllm"}) - {"psutil"}
+    return frozenset((modules | {"torch", "vllm"}) - {"psutil"})
 
 
 @pytest.mark.parametrize("file", DEPLOY, ids=lambda file: file.name)

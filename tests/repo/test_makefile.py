@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from stages.plugins import BUILT_IN
+from tests.support import groups
 
 ROOT = Path(__file__).parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -26,34 +27,21 @@ ORDERS = {"fresh_cluster"}
 """Markers that say when a test runs, not in which group."""
 
 
-def markers() -> list[str]:
+def markers() -> set[str]:
     config = tomllib.loads((ROOT / "pyproject.toml").read_text())
     listed: list[str] = config["tool"]["pytest"]["ini_options"]["markers"]
-    names = [marker.partition(":")[0] for marker in listed]
-    return [name for name in names if name not in ORDERS]
+    return {marker.partition(":")[0] for marker in listed}
 
 
 def test_make_test_runs_all_groups() -> None:
     assert f"for group in {' '.join(GROUPS)}; do" in target("test")
-    assert set(GROUPS) - {"pure"} == set(markers()) - {"soak"}
+    assert {*GROUPS, "soak"} == set(groups.GROUPS)
+    assert markers() - ORDERS == set(groups.MARKERS)
 
 
-@pytest.mark.parametrize("combination", range(64))
-def test_every_test_is_in_exactly_one_group(combination: int) -> None:
-    marks = {mark for bit, mark in enumerate(markers()) if combination >> bit & 1}
-    assert len(markers()) == 6
-    pure = re.search(r"^PURE := (.*)$", MAKEFILE, re.M)
-    assert pure is not None
-    expressions = [pure[1]]
-    expressions += [re.findall(r'pytest -m "(.*?)"', target(f"test-{g}"))[0] for g in GROUPS[1:]]
-    names = {mark: mark in marks for mark in markers()}
-    chosen = [expression for expression in expressions if eval(expression, {}, names)]
-    if "soak" in marks:
-        assert chosen == []
-    elif marks == {"models", "vllm"}:
-        assert len(chosen) == 2  # such a test would run twice; none has both
-    else:
-        assert len(chosen) == 1
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_target_runs_its_group(group: str) -> None:
+    assert re.findall(r"pytest .*", target(f"test-{group}"))[0].split()[1] == f"--group={group}"
 
 
 def test_vllm_is_not_installed_for_the_service_alone() -> None:

@@ -4,8 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -519,33 +517,16 @@ def _run(place: Path, tests: tuple[str, ...]) -> "subprocess.CompletedProcess[st
     )
 
 
-@pytest.fixture(scope="module")
-def verdicts(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, "Future[str]"]]:
-    """Try the mutants that this run asks for, one on each core."""
-    names = {item.name for item in request.session.items}
-    asked = {name.partition("[")[2].rstrip("]") for name in names}
-    if any("[" not in name for name in names):
-        asked.add(NO_MUTANT.name)
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        yield {
-            mutant.name: pool.submit(survivor, mutant, tmp_path_factory.mktemp("mutant"))
-            for mutant in (NO_MUTANT, *MUTANTS)
-            if mutant.name in asked
-        }
-
-
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_the_suite_kills(mutant: Mutant, verdicts: dict[str, "Future[str]"]) -> None:
-    said = verdicts[mutant.name].result()
+def test_the_suite_kills(mutant: Mutant, tmp_path: Path) -> None:
+    said = survivor(mutant, tmp_path)
     assert not said, said
 
 
 @pytest.mark.timeout(300)
-def test_what_kills_a_mutant_is_the_mutant(verdicts: dict[str, "Future[str]"]) -> None:
-    said = verdicts[NO_MUTANT.name].result()
+def test_what_kills_a_mutant_is_the_mutant(tmp_path: Path) -> None:
+    said = survivor(NO_MUTANT, tmp_path)
     assert said.count(" passed") == len(KILLERS), said
     assert "failed" not in said
     assert "error" not in said

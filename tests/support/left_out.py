@@ -31,6 +31,11 @@ def missing() -> frozenset[str]:
     return frozenset(name for name in LAYER if importlib.util.find_spec(name) is None)
 
 
+def needs_more_than_is_here(path: Path) -> bool:
+    """Whether this is a test file that can not be imported here."""
+    return path.name.startswith("test_") and path.suffix == ".py" and needs(path, missing())
+
+
 def needs(file: Path, packages: frozenset[str]) -> bool:
     """Whether importing `file` would import one of `packages`, through our own modules too."""
     return bool(packages) and not _reached(file).isdisjoint(packages)
@@ -75,7 +80,8 @@ def _in_body(body: list[ast.stmt]) -> Iterator[str]:
                 pass
 
 
-def _files(module: str) -> list[Path]:
+@cache
+def _files(module: str) -> tuple[Path, ...]:
     """Return the files of a module of ours, its packages' included."""
     parts = module.split(".")
     found: list[Path] = []
@@ -84,4 +90,4 @@ def _files(module: str) -> list[Path]:
         found += [
             path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()
         ]
-    return found
+    return tuple(found)

@@ -137,7 +137,7 @@ class SessionStory:
         answer = self._answer
         names = self._names_of(effects) if effects else ()
         read = measure(told)
-        words = read.words + words_of(effects) if effects else read.words
+        words = _joined(read.words, words_of(effects) if effects else ())
         kind = (name, names, words, is_stale, answer or self._answer)
         if fence is not self.fence:
             self.fence = fence
@@ -221,3 +221,8 @@ class SessionStory:
             response_id=entry.response_id,
         )
         say(log, logging.DEBUG, "stale" if entry.is_stale else "handled", self.fence, facts)
+
+
+def _joined(came: tuple[str, ...], decided: tuple[str, ...]) -> tuple[str, ...]:
+    """Return both, each word once: an error that came is mostly what the client is told."""
+    return tuple(dict.fromkeys(came + decided)) if came and decided else came or decided

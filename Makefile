@@ -28,7 +28,7 @@ export PYTHONUNBUFFERED := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve talk load story test test-pure test-models test-vllm test-serve test-browser \
+.PHONY: help serve drain talk load story test test-pure test-models test-vllm test-serve test-browser \
   test-clients coverage drills sim lint fmt docs lock clean vllm-where-it-fits
 
 help: ## say what can be made
@@ -48,6 +48,10 @@ serve: $(VENV)/.project ## run the service (DEPLOY=deploy/duplex.yaml); Ctrl-C e
 	@$(BIN)/python -m tools.deploy prepare $(DEPLOY)
 	@echo "== starting Ray and $(DEPLOY); about half a minute, with vLLM one or two"
 	@exec $(BIN)/python -m tools.start_service $(DEPLOY)
+
+drain: $(VENV)/.project ## let a running service finish, and wait for it (URL=, WITHIN_S=; an admin key in KEY)
+	@$(BIN)/python -m tools.drain --url $(or $(URL),http://127.0.0.1:8000) \
+	  $(if $(WITHIN_S),--within-s $(WITHIN_S)) $(ARGS)
 
 talk: $(VENV)/.project ## talk to a running service (ARGS="--in FILE.wav --out REPLY.wav")
 	@$(BIN)/python -m clients.talk $(or $(ARGS),--mic)

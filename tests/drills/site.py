@@ -5,7 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -14,6 +14,7 @@ from tests.support.prometheus import ActiveAlert, Prometheus, prometheus
 from tests.support.serve_cluster import Process, ServeCluster, is_alive, serve_cluster
 from tools.dashboards.alerts import rules_text
 from tools.dashboards.pace import Pace
+from tools.running_service import is_ready
 
 PACE: Final = Pace(share=1 / 20, scrape_s=1)
 """Ten minutes are half a minute. Quicker, and a window has too few looks at the event loop."""
@@ -100,6 +101,11 @@ class Site:
         while await asyncio.to_thread(is_alive, Process(pid, 0, "")):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
 
+    async def until_healthy(self) -> None:
+        """Wait until the service says that both stages answer."""
+        while not await asyncio.to_thread(is_ready, self.cluster.port):  # noqa: ASYNC110
+            await asyncio.sleep(0.2)
+
     async def until_value(self, expr: str, holds: Callable[[float], bool]) -> None:
         """Wait until a query has one answer and this holds of it."""
         while True:
@@ -132,7 +138,8 @@ def stopped(pid: int) -> Iterator[None]:
     try:
         yield
     finally:
-        os.kill(pid, signal.SIGCONT)
+        with suppress(ProcessLookupError):  # Serve replaces what hangs for long
+            os.kill(pid, signal.SIGCONT)
 
 
 @contextmanager

@@ -224,6 +224,7 @@ async def test_an_engine_hangs(site: Site) -> None:
         async with call(site.url, KEY, **CONTINUOUS) as line:
             await line.until("closed")
             assert line.heard["error"] == 1
+        await asyncio.sleep(0.2)
 
     pid = await site.worker(ENGINES["stage1"])
     with stopped(pid):
@@ -236,6 +237,7 @@ async def test_an_engine_hangs(site: Site) -> None:
                 "DuplexEngineMissing{stage=stage1}",
             )
     await site.until_quiet("DuplexEngineMissing", "DuplexSessionsNotOpened")
+    await site.until_healthy()
 
 
 async def test_an_engine_does_not_come_up(site: Site) -> None:
@@ -249,6 +251,7 @@ async def test_an_engine_does_not_come_up(site: Site) -> None:
             "the engine is killed whenever it comes", "DuplexEngineMissing{stage=stage0}"
         )
     await site.until_quiet("DuplexEngineMissing")
+    await site.until_healthy()
 
 
 async def test_an_engine_dies_again_and_again(site: Site) -> None:
@@ -274,6 +277,7 @@ async def test_the_gateway_does_not_come_up(site: Site) -> None:
     site.keys_file.write_text(good)
     say("the keys' file is mended")
     await site.until_quiet("DuplexGatewayMissing")
+    await site.until_healthy()
 
 
 async def test_all_of_them_have_fired_and_stop_by_themselves(site: Site) -> None:

@@ -116,7 +116,8 @@ class Stage0Model(Protocol):
 
         A unit that `closes_input` and leaves nothing to answer is LISTEN with `turn_end`. Its
         `options` hold for the answer that it asks for and for nothing after that: not when the
-        answer is over, not when it was interrupted, and not when there is none.
+        answer is over, not when it was interrupted, and not when there is none. Where
+        `max_output_tokens` comes before the end of what there is to say, the last unit `is_cut`.
         """
         ...
 

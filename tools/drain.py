@@ -3,13 +3,14 @@
 Rule 1: it shows what it waits for, and ends with 0 only when neither session nor socket is left.
 Rule 2: an admin key comes from the environment (KEY) or a file, never from the command line, which
         everybody on the machine can read.
-Rule 3: with `--only-node` the service is drained only if its gateway runs on that node. Elsewhere
+Rule 3: with `--only-here` the service is drained only if its gateway runs on this node. Elsewhere
         the hook waits if a drain goes on, so that a stage does not go before the last answer.
 """
 
 import argparse
 import json
 import os
+import socket
 import sys
 import time
 import urllib.error
@@ -140,6 +141,17 @@ def leave_node(
         clock.sleep(POLL_S)
 
 
+def own_address() -> str:
+    """Return this machine's address in its network, found as Ray finds it; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("8.8.8.8", 80))
+        except OSError:
+            return socket.gethostbyname(socket.gethostname())
+        address: str = probe.getsockname()[0]
+        return address
+
+
 def first_key(file: Path) -> str | None:
     """Return the first key of a file with one a line; None where there is none."""
     try:
@@ -152,7 +164,7 @@ def first_key(file: Path) -> str | None:
 
 def main(arguments: list[str]) -> int:
     """Drain the service that is named, or take that back."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     file: Path | None = options.key_file
     key = os.environ.get("KEY") or (None if file is None else first_key(file))
     door, clock = Door(options.url, key), Time()
@@ -164,17 +176,18 @@ def main(arguments: list[str]) -> int:
             return NOT_DRAINED
         _say(f"{view.state}: {view}")
         return 0
-    if options.only_node is not None:
-        return leave_node(door, options.only_node, options.within_s, clock, _say)
+    if options.only_here:
+        return leave_node(door, own_address(), options.within_s, clock, _say)
     return drain(door, options.within_s, clock, _say)
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """Return what reads the command line."""
     parser = argparse.ArgumentParser(prog="python -m tools.drain", description=__doc__)
     parser.add_argument("--url", default="http://127.0.0.1:8000")
     parser.add_argument("--within-s", type=float, help="how long it may take")
     parser.add_argument("--key-file", type=Path, help="file whose first line is an admin key")
-    parser.add_argument("--only-node", help="drain only if the gateway runs at this address")
+    parser.add_argument("--only-here", action="store_true", help="only if its gateway is here")
     parser.add_argument("--cancel", action="store_true", help="take new sessions again")
     return parser
 

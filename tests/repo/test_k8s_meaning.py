@@ -26,6 +26,7 @@ from tests.support.kustomize import (
     only,
     pod_specs,
 )
+from tools.drain import parser
 
 PART_OF = {"app.kubernetes.io/part-of": "duplex"}
 ON_GPUS = ("one-gpu", "two-gpu")
@@ -130,7 +131,7 @@ def test_the_deploy_file_is_that_of_deploy_but_for_what_a_cluster_changes(built:
     theirs = leaves(here)
     differing = {path for path in ours.keys() | theirs.keys() if ours.get(path) != theirs.get(path)}
     allowed = re.compile(
-        r"http_options\.host|applications\.duplex\.args\.auth(\.api_keys_file)?"
+        r"http_options\.host|applications\.duplex\.args\.auth(\.(api|admin)_keys_file)?"
         r"|applications\.duplex\.deployments\.Stage[01]\.(num_replicas|autoscaling_config\..*)"
     )
     assert [path for path in sorted(differing) if not allowed.fullmatch(path)] == []
@@ -158,9 +159,26 @@ def test_keys_are_required_and_come_from_a_mounted_secret(built: Built) -> None:
     assert list(secret["stringData"]) == [file.name]
 
 
-def test_the_example_has_no_key_and_no_overlay_has_a_secret(built: Built, tmp_path: Path) -> None:
-    secret = yaml.safe_load((ROOT / "k8s" / "examples" / "api_keys.yaml").read_text())
-    (tmp_path / "keys").write_text(secret["stringData"]["api-keys"])
+def test_admin_keys_are_where_the_service_and_each_hook_look_for_them(built: Built) -> None:
+    file = built.args.auth.admin_keys_file
+    assert file is not None
+    secret = yaml.safe_load((ROOT / "k8s" / "examples" / "admin_keys.yaml").read_text())
+    assert list(secret["stringData"]) == [file.name]
+    for pod in built.pods.values():
+        (mount,) = [m for m in container(pod)["volumeMounts"] if m["mountPath"] == str(file.parent)]
+        assert mount["readOnly"]
+        (volume,) = [v for v in pod["spec"]["volumes"] if v["name"] == mount["name"]]
+        assert volume["secret"]["secretName"] == secret["metadata"]["name"]
+        assert volume["secret"]["optional"]  # without it the service runs, and can not be drained
+        assert f"--key-file={file}" in hook(pod)
+
+
+@pytest.mark.parametrize("kind", ["api", "admin"])
+def test_the_example_has_no_key_and_no_overlay_has_a_secret(
+    kind: str, built: Built, tmp_path: Path
+) -> None:
+    secret = yaml.safe_load((ROOT / "k8s" / "examples" / f"{kind}_keys.yaml").read_text())
+    (tmp_path / "keys").write_text(secret["stringData"][f"{kind}-keys"])
     assert KeyRing(file=tmp_path / "keys").is_empty
     assert "Secret" not in {manifest["kind"] for manifest in built.manifests}
 
@@ -203,6 +221,35 @@ def test_everything_that_replaces_waits_longer_than_the_longest_call(built: Buil
         assert deployment["graceful_shutdown_timeout_s"] >= longest_s
     variables = environment(built)["data"]
     assert float(variables["RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S"]) > longest_s
+
+
+def hook(pod: Manifest) -> list[str]:
+    """Return what a pod runs before it goes."""
+    command = container(pod)["lifecycle"]["preStop"]["exec"]["command"]
+    assert isinstance(command, list)
+    return command
+
+
+def test_a_pod_drains_before_it_goes_and_has_the_time_for_it(built: Built) -> None:
+    longest_s = built.args.session_limits().max_session_s
+    assert longest_s is not None
+    for name, pod in built.pods.items():
+        assert pod["spec"]["terminationGracePeriodSeconds"] > longest_s
+        python, dash_m, module, *options = hook(pod)
+        assert (python, dash_m, module) == ("python", "-m", "tools.drain")
+        read = parser().parse_args(options)
+        # A worker may hold nothing of the service; a lost head takes all of it along.
+        assert read.only_here is (name == "workers")
+        assert read.url.endswith(f":{built.config['http_options']['port']}")
+        assert read.within_s is None  # as long as the longest session
+
+
+def test_a_head_that_calls_can_do_without_does_not_wait_for_them(
+    built: Built, tmp_path: Path
+) -> None:
+    with_redis = pod_specs(only("RayService", build_with_all(built.name, tmp_path)))
+    assert "lifecycle" not in container(with_redis["head"])
+    assert hook(with_redis["workers"]) == hook(built.pods["workers"])
 
 
 # --- processes ---------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ SCALING = {
     "target_ongoing_requests": 1,
     "upscale_delay_s": 0.5,
     "downscale_delay_s": 0.5,
+    # Serve decides by the average over this; it may not be less than its unit of ten seconds.
+    "look_back_period_s": 11,
 }
 
 

@@ -44,7 +44,7 @@ LISTENED_TO = [
 def url(cluster: ServeCluster) -> Iterator[str]:
     cluster.deploy("duplex.yaml")
     yield f"ws://{cluster.address}/v1/realtime?duplex=1"
-    cluster.delete()
+    # It stays for test_talk_acceptance.py; who deploys something else takes it away.
 
 
 def assert_paired(handle: ResponseHandle) -> None:

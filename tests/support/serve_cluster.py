@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,21 @@ ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # On a busy machine the proxy needs longer than Serve's five seconds to come up.
     "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "60",
+    # Tests wait for what Ray and Serve report; by default they do so every ten seconds.
+    "RAY_metrics_report_interval_ms": "1000",
+    "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "0.5",
+    "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "0.5",
     # So that workers find the packages, and the actors that tests define.
     "PYTHONPATH": str(ROOT),
 }
 APPLICATION = "duplex"
+WATCHED = {
+    # A replica that is gone is missed after ten seconds by default, and one that goes looks two
+    # seconds long for conversations that it does not have.
+    "health_check_period_s": 1.0,
+    "graceful_shutdown_wait_loop_s": 0.1,
+}
+"""What Serve is told about each deployment, besides what the deploy file says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +45,8 @@ class ServeCluster:
     port: int
     folder: str
     """Where this node keeps its sockets; in the command line of its raylet."""
+    deployed: list[dict[str, Any]] = field(default_factory=list)
+    """The deploy file of the application that is there, with its values replaced; or nothing."""
 
     @property
     def address(self) -> str:
@@ -50,6 +63,7 @@ class ServeCluster:
     ) -> None:
         """Deploy a file of deploy/ with some of its values replaced, and wait until it runs.
 
+        What is deployed already stays as it is, so a module that ends may leave it to the next.
         `scaling` is the autoscaling_config of a deployment, instead of a number of replicas, and
         `environment` what the application's processes find set besides.
         """
@@ -62,6 +76,7 @@ class ServeCluster:
         for name, value in (args or {}).items():
             own[name] = {**own.get(name, {}), **value} if isinstance(value, dict) else value
         for deployment in tree["applications"][0].get("deployments", []):
+            deployment.update(WATCHED)
             wanted = (replicas or {}).get(deployment["name"])
             if wanted is not None:
                 deployment["num_replicas"] = wanted
@@ -72,9 +87,12 @@ class ServeCluster:
         if environment:
             tree["applications"][0]["runtime_env"] = {"env_vars": dict(environment)}
         tree["http_options"]["port"] = self.port
-        client = _get_global_client()
-        assert client is not None
-        client.deploy_apps(ServeDeploySchema.model_validate(tree))
+        if self.deployed != [tree]:
+            self.delete()
+            client = _get_global_client()
+            assert client is not None
+            client.deploy_apps(ServeDeploySchema.model_validate(tree))
+            self.deployed.append(tree)
         self._wait_until_it_runs()
 
     def _wait_until_it_runs(self) -> None:
@@ -110,7 +128,9 @@ class ServeCluster:
         """Take the application away."""
         from ray import serve  # noqa: PLC0415 - needs the environment
 
-        serve.delete(APPLICATION)
+        if self.deployed:
+            serve.delete(APPLICATION)
+            self.deployed.clear()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import pytest
-from playwright.async_api import Page, ViewportSize, WebSocket, async_playwright, expect
+from playwright.async_api import (
+    Browser,
+    Page,
+    Playwright,
+    ViewportSize,
+    WebSocket,
+    async_playwright,
+    expect,
+)
 
 QUIET_FLAGS = (
     "--no-sandbox",
@@ -90,28 +98,65 @@ class Visitor:
         return flags
 
 
+class Browsers:
+    """The browsers of a run: one for each set of arguments, all on one loop."""
+
+    def __init__(self) -> None:
+        self._playwright: Playwright | None = None
+        self._kept: dict[tuple[str, ...], Browser] = {}
+
+    @asynccontextmanager
+    async def of(self, visitor: Visitor) -> AsyncIterator[Browser]:
+        """Lend a browser; one that plays a recording is new, so that it plays from the start."""
+        arguments = tuple(visitor.arguments())
+        kept = self._kept.get(arguments)
+        if kept is not None and kept.is_connected():
+            yield kept
+            return
+        if self._playwright is None:
+            self._playwright = await async_playwright().start()
+        browser = await self._playwright.chromium.launch(
+            executable_path=chromium_path(), args=arguments
+        )
+        if visitor.microphone is None:
+            self._kept[arguments] = browser
+            yield browser
+            return
+        try:
+            yield browser
+        finally:
+            await browser.close()
+
+    async def close(self) -> None:
+        """Close all."""
+        for browser in self._kept.values():
+            await browser.close()
+        if self._playwright is not None:
+            await self._playwright.stop()
+
+
+BROWSERS: Final = Browsers()
+
+
 @asynccontextmanager
 async def open_page(url: str, visitor: Visitor | None = None) -> AsyncIterator[Page]:
-    """Open the page in a browser of its own; an exception in the page fails the test."""
+    """Open the page in a profile of its own; an exception in the page fails the test."""
     visitor = visitor or Visitor()
     width, height = visitor.size
     faults: list[str] = []
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(
-            executable_path=chromium_path(), args=visitor.arguments()
-        )
-        try:
-            page = await browser.new_page(
-                viewport=ViewportSize(width=width, height=height),
-                color_scheme=visitor.scheme,
-                reduced_motion=visitor.motion,
-            )
-            page.set_default_timeout(WAIT_MS)
-            page.on("pageerror", lambda error: faults.append(str(error)))
-            await page.goto(url)
-            yield page
-        finally:
-            await browser.close()
+    async with (
+        BROWSERS.of(visitor) as browser,
+        # A page that a browser makes by itself has a profile of its own, which goes with it.
+        await browser.new_page(
+            viewport=ViewportSize(width=width, height=height),
+            color_scheme=visitor.scheme,
+            reduced_motion=visitor.motion,
+        ) as page,
+    ):
+        page.set_default_timeout(WAIT_MS)
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        await page.goto(url)
+        yield page
     assert not faults, faults
 
 

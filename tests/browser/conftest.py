@@ -5,13 +5,30 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from tests.browser import browsers
 from tests.browser.canned_service import CannedService, run_canned_service
 from tests.support.serve_cluster import serve_cluster
 
+HERE = Path(__file__).parent
 
-@pytest.fixture
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let all tests here run on one loop, for they share browsers."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session", autouse=True)
+async def _browsers() -> AsyncIterator[None]:
+    """Close the browsers at the end."""
+    yield
+    await browsers.BROWSERS.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
 async def service() -> AsyncIterator[CannedService]:
     async with run_canned_service() as service:
         yield service

@@ -5,7 +5,6 @@ Questions are recorded humans or made with the packaged voice; answers are judge
 
 import asyncio
 import wave
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,10 +40,10 @@ LISTENED_TO = [
 
 
 @pytest.fixture(scope="module")
-def url(cluster: ServeCluster) -> Iterator[str]:
-    cluster.deploy("duplex.yaml")
-    yield f"ws://{cluster.address}/v1/realtime?duplex=1"
+def url(cluster: ServeCluster) -> str:
     # It stays for test_talk_acceptance.py; who deploys something else takes it away.
+    cluster.deploy("duplex.yaml")
+    return f"ws://{cluster.address}/v1/realtime?duplex=1"
 
 
 def assert_paired(handle: ResponseHandle) -> None:

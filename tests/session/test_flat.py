@@ -1,5 +1,7 @@
 """An hour of conversation leaves a session no larger than it was before."""
 
+import pytest
+
 from session.effects import Effect
 from session.machine import DuplexSession
 from session.stimuli import SpeechFinished, Stimulus
@@ -18,6 +20,7 @@ def largest(hour: SpokenHour) -> Size:
     return Size(max(size.objects for size in sizes), max(size.n_bytes for size in sizes))
 
 
+@pytest.mark.timeout(120)  # seconds of work, and of a machine that has other work
 def test_a_full_session_does_not_grow_in_another_hour() -> None:
     hour = SpokenHour()
     hour.run(FULL_S)

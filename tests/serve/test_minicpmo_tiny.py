@@ -5,10 +5,12 @@ import base64
 import json
 import os
 import signal
+import time
 import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,8 @@ from session.unit import OUTPUT_RATE_HZ
 from stages.minicpmo.schedule import CODE_SAMPLES, HELD_BACK_SAMPLES
 from stages.wav import build_wav
 from tests.fakes.wire import append_bytes, client, update
+from tests.support.drawn import MINICPMO_ALONE, STEP_S, drawn_panels, is_of, moves
+from tests.support.prometheus import Prometheus, Range, prometheus_beside_ray
 from tests.support.serve_cluster import Process, ServeCluster, descendants, is_alive
 from tests.support.stage0_talk import second
 
@@ -360,3 +364,26 @@ async def test_vllms_metrics_and_both_memories_are_shown(service: ServeCluster) 
         )
         assert 0 < held <= reserved <= capacity
     assert shown["duplex_stage1_batch_sessions_count", ""] > 0
+
+
+def unmoved(prometheus: Prometheus, exprs: list[str], since_s: float) -> list[str]:
+    """Return those of these queries that have not moved until now."""
+    over = Range.between(since_s, time.time(), step_s=STEP_S)
+    return [expr for expr in exprs if not moves(prometheus, expr, over)]
+
+
+async def test_the_panels_that_this_model_alone_moves(
+    service: ServeCluster, tmp_path: Path
+) -> None:
+    exprs = [one for panel in drawn_panels() for one in panel.exprs if is_of(one, MINICPMO_ALONE)]
+    assert exprs
+    with prometheus_beside_ray(tmp_path) as prometheus:
+        began_s, left = time.time(), exprs
+        async with dial(service) as line:
+            caller = await Caller(line, audio=GOES_ON).open()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PATIENCE_S):
+                    while left:  # a histogram moves with Ray's second report of it
+                        await caller.say_until("response.audio.delta")
+                        left = await asyncio.to_thread(unmoved, prometheus, exprs, began_s)
+    assert left == []

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
+from tests.support.promtool import installed
 from tools.running_service import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -44,6 +44,20 @@ class ActiveAlert:
     """Without the alert's name."""
 
 
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The times of a graph's points, from an end backwards."""
+
+    start_s: float
+    end_s: float
+    step_s: int
+
+    @classmethod
+    def between(cls, start_s: float, end_s: float, *, step_s: int) -> "Range":
+        """Return the points that lie between these times, the last one at the end."""
+        return cls(end_s - (end_s - start_s) // step_s * step_s, end_s, step_s)
+
+
 class Prometheus:
     """A running Prometheus on loopback."""
 
@@ -56,6 +70,12 @@ class Prometheus:
         if found["resultType"] in {"scalar", "string"}:
             return [Sample({}, float(found["result"][1]))]
         return [Sample(one["metric"], float(one["value"][1])) for one in found["result"]]
+
+    def query_range(self, expr: str, over: Range) -> list[list[float]]:
+        """Return the values of each series that a graph over this time would draw."""
+        times = {"start": f"{over.start_s:.3f}", "end": f"{over.end_s:.3f}"}
+        found = self._get("query_range", query=expr, step=str(over.step_s), **times)
+        return [[float(value) for _, value in one["values"]] for one in found["result"]]
 
     def alerts(self) -> list[ActiveAlert]:
         """Return every alert that is pending or fires."""
@@ -130,11 +150,31 @@ def prometheus(
 
 
 @contextmanager
+def prometheus_beside_ray(folder: Path, *, interval_s: int = 2) -> Iterator[Prometheus]:
+    """Run Prometheus with the shipped settings and rules on the exporters that Ray itself lists.
+
+    Other than shipped are where that list is, because each Ray has its own, and the intervals,
+    because nobody waits for a test.
+    """
+    # Needs the environment that tests give to Ray.
+    import ray  # noqa: PLC0415
+    from ray._private.metrics_agent import PrometheusServiceDiscoveryWriter  # noqa: PLC0415
+
+    # What Ray's dashboard does every five seconds; the node of the tests has no dashboard.
+    lister = PrometheusServiceDiscoveryWriter(ray.get_runtime_context().gcs_address, str(folder))
+    lister.write()  # type: ignore[no-untyped-call]  # has no types
+    listed = Path(lister.get_target_file_name())  # type: ignore[no-untyped-call]  # the same
+    (folder / "prometheus.yml").write_text(settings(listed, interval_s))
+    shutil.copy(SHIPPED / "rules.yaml", folder / "rules.yaml")
+    with running_prometheus(folder / "prometheus.yml", folder) as running:
+        until(lambda: running.healthy_targets() > 0, "read Ray's exporter")
+        yield running
+
+
+@contextmanager
 def running_prometheus(config: Path, folder: Path) -> Iterator[Prometheus]:
     """Run Prometheus with a file of settings as it is, on a free port, until the end."""
-    program = shutil.which("prometheus")
-    if program is None:
-        pytest.skip("LEFT OUT: prometheus is not installed, so no series went through it")
+    program = installed("prometheus", "no series went through it")
     port = free_port()
     command = [
         program,

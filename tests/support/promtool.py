@@ -1,5 +1,6 @@
 """The checks of Prometheus itself, where `promtool` is installed; elsewhere a run says so."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -7,11 +8,19 @@ from pathlib import Path
 import pytest
 
 
+def installed(program: str, otherwise: str) -> str:
+    """Find a program of Prometheus, or skip; where DUPLEX_REQUIRE_PROMETHEUS=1, fail instead."""
+    path = shutil.which(program)
+    if path is not None:
+        return path
+    if os.environ.get("DUPLEX_REQUIRE_PROMETHEUS") == "1":
+        pytest.fail(f"no {program} on PATH: apt-get install prometheus")
+    pytest.skip(f"LEFT OUT: {program} is not installed, so {otherwise}")
+
+
 def promtool(*arguments: str, folder: Path) -> tuple[int, str]:
     """Return the exit status and everything said."""
-    program = shutil.which("promtool")
-    if program is None:
-        pytest.skip("LEFT OUT: promtool is not installed, so Prometheus judged no rule")
+    program = installed("promtool", "Prometheus judged no rule")
     done = subprocess.run(
         [program, *arguments], cwd=folder, capture_output=True, text=True, timeout=60, check=False
     )

@@ -59,7 +59,7 @@ UNMOVED = {
 }
 """Metrics that nothing here can move, and why."""
 PASSING = {
-    BUFFERED.name: "what waits is gone within milliseconds, and Ray looks every ten seconds",
+    BUFFERED.name: "what waits is gone within milliseconds, and it is reported once a second",
 }
 """Metrics that may be at zero whenever somebody looks."""
 OURS = '{__name__=~"ray_duplex_.+"}'
@@ -128,7 +128,7 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
 
 
 def until_reported(evidence: Evidence) -> None:
-    """Wait until Prometheus knows of all that has been done; Ray reports every ten seconds."""
+    """Wait until Prometheus knows of all that has been done; Ray reports now and then."""
     busy = evidence.busy
     wait_until(
         lambda: (

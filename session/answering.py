@@ -12,7 +12,6 @@ from session.events import (
     AnswerItemOpened,
     ErrorRaised,
     FunctionCalled,
-    ItemView,
     OutputBufferCleared,
     ResponseFinished,
     ResponseStarted,
@@ -20,6 +19,9 @@ from session.events import (
     SpeechDelta,
 )
 from session.ids import ItemId, ResponseId
+from session.item_events import (
+    ItemView,
+)
 from session.ledger.history import Item, message_id
 from session.ledger.response import CallJob, Response, SpeechJob, TextJob
 from session.lifecycle import TurnTrigger, move_turn

@@ -2,8 +2,12 @@
 
 from session.context import ContextMessage
 from session.effects import Effect, Emit
-from session.events import ItemAdded, ItemDone, ItemView
 from session.ids import ItemId
+from session.item_events import (
+    ItemAdded,
+    ItemDone,
+    ItemView,
+)
 from session.ledger.history import Item
 from session.ledger.spans import Turn
 from session.state import SessionState

@@ -15,16 +15,18 @@ from session.errors import (
 )
 from session.events import (
     ErrorRaised,
+    PlaybackAdvanced,
+)
+from session.ids import ItemId, ResponseId
+from session.item_events import (
     ItemAdded,
     ItemCut,
     ItemDone,
     ItemRemoved,
     ItemShown,
     ItemView,
-    PlaybackAdvanced,
     TextMark,
 )
-from session.ids import ItemId, ResponseId
 from session.ledger.history import FRONT, KEPT_ITEMS, Item, message_id
 from session.ledger.spans import Span, Turn
 from session.lifecycle import TurnTrigger, move_turn

@@ -14,13 +14,15 @@ from session.effects import Effect, Emit
 from session.endings import stage_lost
 from session.errors import DuplexError, StageError
 from session.events import (
+    ListenDecided,
+)
+from session.ids import ItemId
+from session.item_events import (
     InputTranscribed,
     ItemAdded,
     ItemDone,
     ItemView,
-    ListenDecided,
 )
-from session.ids import ItemId
 from session.ledger.history import Item
 from session.ledger.response import CallJob, Response, SpeechJob, TextJob
 from session.pump import continuations_spent, pump

@@ -4,8 +4,12 @@ from collections import deque
 from dataclasses import replace
 
 from session.effects import Effect, Emit
-from session.events import ItemAdded, ItemDone, ItemView
 from session.ids import ItemId
+from session.item_events import (
+    ItemAdded,
+    ItemDone,
+    ItemView,
+)
 from session.ledger.history import Item
 from session.state import SessionState, Utterance
 

@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from session.errors import LocalProtocolError
-from session.events import TextMark
 from session.ids import ResponseId
+from session.item_events import (
+    TextMark,
+)
 from session.snapshot import Playback
 from session.unit import OUTPUT_RATE_HZ, samples_to_ms
 

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 
 from session.config import AudioFormat, ResponseOptions
 from session.errors import LocalProtocolError
-from session.events import ItemView
 from session.fence import Fence
 from session.ids import ItemId, ResponseId
+from session.item_events import (
+    ItemView,
+)
 from session.tools import FunctionCall
 from session.unit import SegmentMetrics
 

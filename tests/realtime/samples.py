@@ -15,13 +15,6 @@ from session.events import (
     InputBufferCleared,
     InputItemCommitted,
     InputTimedOut,
-    InputTranscribed,
-    ItemAdded,
-    ItemCut,
-    ItemDone,
-    ItemRemoved,
-    ItemShown,
-    ItemView,
     ListenDecided,
     OutputBufferCleared,
     OverlapDecided,
@@ -34,13 +27,22 @@ from session.events import (
     SessionUpdated,
     SpeakDecided,
     SpeechDelta,
-    TextMark,
     TurnMoved,
     UserSpeechStarted,
     UserSpeechStopped,
 )
 from session.fence import Fence
 from session.ids import ItemId, ResponseId, SessionId
+from session.item_events import (
+    InputTranscribed,
+    ItemAdded,
+    ItemCut,
+    ItemDone,
+    ItemRemoved,
+    ItemShown,
+    ItemView,
+    TextMark,
+)
 from session.model_profile import ModelProfile
 from session.realtime.dialects.audio_pieces import Encode
 from session.realtime.dialects.duplex import DuplexProjector

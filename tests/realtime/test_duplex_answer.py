@@ -11,8 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from session.config import AudioEncoding, AudioFormat
-from session.events import Event, ResponseFinished, SpeechDelta, TextMark
+from session.events import (
+    Event,
+    ResponseFinished,
+    SpeechDelta,
+)
 from session.ids import ItemId, ResponseId
+from session.item_events import (
+    TextMark,
+)
 from session.realtime.dialects.audio_pieces import MAX_DELTA_BYTES
 from session.realtime.dialects.shapes import MAX_LATENCIES
 from session.snapshot import Playback

@@ -20,14 +20,16 @@ from session.events import (
     ErrorRaised,
     Event,
     InputItemCommitted,
-    ItemAdded,
-    ItemShown,
-    ItemView,
     ListenDecided,
     PlaybackAdvanced,
     SessionCreated,
 )
 from session.ids import ItemId, ResponseId
+from session.item_events import (
+    ItemAdded,
+    ItemShown,
+    ItemView,
+)
 from session.model_profile import ModelProfile
 from session.realtime import server_events, session_events
 from session.realtime.session_events import ServerEvent

@@ -2,7 +2,9 @@
 
 import json
 
-from session.events import ItemAdded
+from session.item_events import (
+    ItemAdded,
+)
 from session.realtime.dialects.duplex_ga import GA_NAMES, LEFT_OUT, DuplexGaProjector
 from tests.fakes.ids import SeqIds
 from tests.realtime.samples import (

@@ -14,7 +14,6 @@ from session.errors import IllegalNow
 from session.events import (
     ErrorRaised,
     Event,
-    InputTranscribed,
     ResponseFinished,
     SessionClosed,
     SessionCreated,
@@ -24,6 +23,9 @@ from session.events import (
     UserSpeechStopped,
 )
 from session.ids import ItemId, ResponseId, SessionId
+from session.item_events import (
+    InputTranscribed,
+)
 from session.model_profile import ModelProfile
 from session.realtime.dialects.live import KEPT_UTTERANCES, NEVER_UNIX_S, LiveProjector
 from session.realtime.live.session_config import live_defaults

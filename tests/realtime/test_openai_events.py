@@ -17,13 +17,6 @@ from session.events import (
     InputBufferCleared,
     InputItemCommitted,
     InputTimedOut,
-    InputTranscribed,
-    ItemAdded,
-    ItemCut,
-    ItemDone,
-    ItemRemoved,
-    ItemShown,
-    ItemView,
     OutputBufferCleared,
     SessionCreated,
     SessionExpired,
@@ -32,6 +25,15 @@ from session.events import (
     UserSpeechStopped,
 )
 from session.ids import ItemId
+from session.item_events import (
+    InputTranscribed,
+    ItemAdded,
+    ItemCut,
+    ItemDone,
+    ItemRemoved,
+    ItemShown,
+    ItemView,
+)
 from session.realtime.dialects.openai import VENDOR_EVENTS
 from session.realtime.opening import ClientHabits
 from session.realtime.rate_limits import RateLimit

@@ -11,9 +11,15 @@ from serve_app import g711
 from serve_app.audio_codec import InputConverter, OutputEncoder, StreamResampler, level
 from session.config import AudioEncoding, AudioFormat
 from session.errors import BadAudio
-from session.events import ItemView, ResponseFinished, SpeechDelta
+from session.events import (
+    ResponseFinished,
+    SpeechDelta,
+)
 from session.fence import Fence
 from session.ids import ItemId, ResponseId, SessionId
+from session.item_events import (
+    ItemView,
+)
 from session.snapshot import Playback
 from stages.wav import build_wav, parse_wav
 

@@ -8,6 +8,7 @@ import pytest
 
 from serve_app.metrics.definitions import METRICS, OVERLAPPED, RESPONSES, SESSIONS_ENDED
 from serve_app.metrics.metric import OTHER, Kind, Metric, Owner, counter
+from session.answering import COMPLETED, CUT
 
 ROOT = Path(__file__).parents[2]
 
@@ -67,6 +68,7 @@ def test_every_reason_that_the_kernel_writes_has_a_series() -> None:
     ends = _literals("end_answer", 1, 2)
     ends |= {("cancelled", reason) for (reason,) in _literals("interrupt", 1)}
     ends |= {("failed", reason) for (reason,) in _literals("fail_answer", 2)}
+    ends |= {COMPLETED, CUT}
     assert len(ends) >= 9
     assert ends <= set(RESPONSES.label_sets)
     closes = _literals("close", 1) | _literals("_expiry", 0)

@@ -34,9 +34,9 @@ def test_no_args_give_the_kernels_defaults() -> None:
 
 def test_every_limit_of_the_kernel_can_be_set() -> None:
     raised = {
-        limit.name: 2 * limit.default
+        limit.name: 7 if limit.default is None else 2 * limit.default
         for limit in dataclasses.fields(SessionLimits)
-        if isinstance(limit.default, int | float)
+        if isinstance(limit.default, int | float | None)
     }
     limits = read_args({"limits": raised}).session_limits()
     assert dataclasses.asdict(limits) == raised

@@ -17,9 +17,15 @@ from session.effects import (
     Synthesize,
     WakeAt,
 )
-from session.events import Event, ItemShown, SpeechDelta
+from session.events import (
+    Event,
+    SpeechDelta,
+)
 from session.fence import Fence
 from session.ids import ItemId, SessionId
+from session.item_events import (
+    ItemShown,
+)
 from session.machine import DuplexSession
 from session.model_profile import ModelProfile
 from session.stimuli import (

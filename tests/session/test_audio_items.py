@@ -4,8 +4,14 @@ from dataclasses import replace
 
 from session.config import ResponseOptions, SessionLimits
 from session.effects import SubmitUnit
-from session.events import ErrorRaised, InputTranscribed, ItemAdded
+from session.events import (
+    ErrorRaised,
+)
 from session.ids import ItemId
+from session.item_events import (
+    InputTranscribed,
+    ItemAdded,
+)
 from session.ledger.input import InputLedger
 from session.stimuli import (
     InputCancelled,

@@ -15,8 +15,6 @@ from session.events import (
     ErrorRaised,
     InputBufferCleared,
     InputItemCommitted,
-    InputTranscribed,
-    ItemAdded,
     ListenDecided,
     OutputBufferCleared,
     ResponseFinished,
@@ -25,6 +23,10 @@ from session.events import (
     UserSpeechStopped,
 )
 from session.ids import ItemId
+from session.item_events import (
+    InputTranscribed,
+    ItemAdded,
+)
 from session.ledger.input import InputLedger
 from session.ledger.spans import Turn
 from session.stimuli import (

@@ -6,9 +6,11 @@ from session.config import ResponseOptions, SessionLimits, TurnDetection
 from session.events import (
     ErrorRaised,
     InputItemCommitted,
-    ItemAdded,
     ResponseFinished,
     UserSpeechStarted,
+)
+from session.item_events import (
+    ItemAdded,
 )
 from session.stimuli import (
     AudioAppended,

@@ -6,8 +6,14 @@ import pytest
 
 from session.config import ResponseOptions
 from session.effects import SubmitUnit
-from session.events import InputItemCommitted, InputTranscribed, ResponseFinished
+from session.events import (
+    InputItemCommitted,
+    ResponseFinished,
+)
 from session.ids import ItemId
+from session.item_events import (
+    InputTranscribed,
+)
 from session.stimuli import (
     InputCommitted,
     ItemCreated,

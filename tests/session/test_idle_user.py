@@ -9,12 +9,14 @@ from session.effects import Effect, SubmitUnit, WakeAt
 from session.events import (
     InputItemCommitted,
     InputTimedOut,
-    ItemAdded,
     ResponseStarted,
     SessionCreated,
 )
 from session.idle_user import answer_silence
 from session.ids import AttachmentId
+from session.item_events import (
+    ItemAdded,
+)
 from session.socket_stimuli import ResumeRequested, SocketLost
 from session.stimuli import (
     InputCommitted,

@@ -7,13 +7,15 @@ import pytest
 from session.config import ResponseOptions, SessionLimits
 from session.events import (
     ErrorRaised,
+    ResponseStarted,
+)
+from session.ids import ItemId
+from session.item_events import (
     InputTranscribed,
     ItemAdded,
     ItemRemoved,
     ItemShown,
-    ResponseStarted,
 )
-from session.ids import ItemId
 from session.ledger.history import KEPT_ITEMS
 from session.stimuli import (
     InputCommitted,

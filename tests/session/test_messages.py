@@ -8,8 +8,15 @@ from session.config import ResponseOptions, SessionConfig, SessionLimits
 from session.context import ContextMessage
 from session.effects import SubmitUnit
 from session.errors import StageFailed
-from session.events import ErrorRaised, ItemAdded, ResponseFinished, ResponseStarted
+from session.events import (
+    ErrorRaised,
+    ResponseFinished,
+    ResponseStarted,
+)
 from session.ids import ItemId
+from session.item_events import (
+    ItemAdded,
+)
 from session.stimuli import (
     InputCancelled,
     InputCommitted,

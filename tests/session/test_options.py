@@ -18,7 +18,6 @@ from session.effects import SubmitUnit, Synthesize
 from session.errors import StageFailed
 from session.events import (
     ErrorRaised,
-    ItemShown,
     ListenDecided,
     OutputBufferCleared,
     PlaybackAdvanced,
@@ -27,6 +26,9 @@ from session.events import (
     SpeechDelta,
 )
 from session.ids import ResponseId
+from session.item_events import (
+    ItemShown,
+)
 from session.socket_stimuli import ReaderStalled
 from session.stimuli import (
     InputCommitted,

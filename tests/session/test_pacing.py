@@ -10,13 +10,15 @@ from session.errors import IllegalNow
 from session.events import (
     ErrorRaised,
     Event,
-    ItemView,
     ResponseFinished,
     SpeechDelta,
-    TextMark,
 )
 from session.fence import Fence
 from session.ids import ItemId, ResponseId, SessionId
+from session.item_events import (
+    ItemView,
+    TextMark,
+)
 from session.outbox import Frame, Outbox
 from session.pacing import LEAD_S, Pace, frames
 from session.snapshot import Playback

@@ -12,9 +12,11 @@ from session.events import (
     ResponseFinished,
     ResponseStarted,
     SpeechDelta,
-    TextMark,
 )
 from session.ids import ItemId, ResponseId
+from session.item_events import (
+    TextMark,
+)
 from session.ledger.playback import KEPT_ANSWERS, KEPT_IDS, PlaybackLedger
 from session.snapshot import Playback
 from session.stimuli import (

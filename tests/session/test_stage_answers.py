@@ -5,9 +5,16 @@ import pytest
 from session.config import ResponseOptions
 from session.effects import CancelStages, Synthesize
 from session.errors import LocalProtocolError, StageFailed, StageUnavailable
-from session.events import ItemAdded, ResponseFinished, ResponseStarted, SpeechDelta
+from session.events import (
+    ResponseFinished,
+    ResponseStarted,
+    SpeechDelta,
+)
 from session.fence import Fence
 from session.ids import ItemId, ResponseId, SessionId
+from session.item_events import (
+    ItemAdded,
+)
 from session.ledger.playback import PlaybackLedger
 from session.ledger.response import Response, ResponseLedger
 from session.stimuli import (

@@ -8,7 +8,13 @@ from session.config import MAX_INSTRUCTIONS_CHARS, PlaybackCommitPolicy, Session
 from session.context import ContextMessage
 from session.effects import ConfigureStages, SubmitUnit, WakeAt
 from session.errors import StageFailed
-from session.events import ErrorRaised, ItemAdded, SessionUpdated
+from session.events import (
+    ErrorRaised,
+    SessionUpdated,
+)
+from session.item_events import (
+    ItemAdded,
+)
 from session.stimuli import CloseRequested, ConfigureFailed, Ticked
 from session.stream_events import ContextAccepted, InputCounted, InputMuteChanged
 from session.stream_stimuli import ContextAppended, ContextUse, InputMuteSet

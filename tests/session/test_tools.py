@@ -19,13 +19,15 @@ from session.events import (
     AnswerItemOpened,
     ErrorRaised,
     FunctionCalled,
-    ItemAdded,
-    ItemShown,
     ResponseFinished,
     ResponseStarted,
     SpeechDelta,
 )
 from session.ids import ItemId
+from session.item_events import (
+    ItemAdded,
+    ItemShown,
+)
 from session.ledger.calls import KEPT_CALLS, CallLedger
 from session.stimuli import (
     InputCancelled,

@@ -5,8 +5,16 @@ from dataclasses import replace
 import pytest
 
 from session.config import PlaybackCommitPolicy, ResponseOptions
-from session.events import ErrorRaised, ItemCut, ItemShown, PlaybackAdvanced, ResponseStarted
+from session.events import (
+    ErrorRaised,
+    PlaybackAdvanced,
+    ResponseStarted,
+)
 from session.ids import ItemId, ResponseId
+from session.item_events import (
+    ItemCut,
+    ItemShown,
+)
 from session.ledger.playback import PlaybackLedger
 from session.stimuli import (
     ItemCreated,

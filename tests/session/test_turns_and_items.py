@@ -22,8 +22,6 @@ from session.events import (
     ErrorRaised,
     InputBufferCleared,
     InputItemCommitted,
-    InputTranscribed,
-    ItemAdded,
     ListenDecided,
     ResponseFinished,
     ResponseStarted,
@@ -32,6 +30,10 @@ from session.events import (
     UserSpeechStopped,
 )
 from session.ids import ItemId
+from session.item_events import (
+    InputTranscribed,
+    ItemAdded,
+)
 from session.stimuli import (
     BargedIn,
     ConfigureFailed,

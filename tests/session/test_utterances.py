@@ -8,13 +8,15 @@ from session.config import ConfigPatch, OverlapPolicy, ResponseOptions, TurnDete
 from session.effects import SubmitUnit
 from session.events import (
     InputItemCommitted,
-    InputTranscribed,
-    ItemAdded,
     OverlapDecided,
     ResponseFinished,
     ResponseStarted,
     UserSpeechStarted,
     UserSpeechStopped,
+)
+from session.item_events import (
+    InputTranscribed,
+    ItemAdded,
 )
 from session.stimuli import (
     AudioAppended,

@@ -9,15 +9,17 @@ from session.events import (
     HeartbeatAnswered,
     InputBufferCleared,
     InputItemCommitted,
-    ItemAdded,
-    ItemCut,
-    ItemRemoved,
-    ItemShown,
     PlaybackAdvanced,
     ResponseStarted,
     SessionCreated,
     SessionUpdated,
     TurnMoved,
+)
+from session.item_events import (
+    ItemAdded,
+    ItemCut,
+    ItemRemoved,
+    ItemShown,
 )
 from session.stimuli import (
     AttachedCommand,

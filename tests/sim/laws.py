@@ -23,8 +23,6 @@ from session.events import (
     Event,
     FunctionCalled,
     InputItemCommitted,
-    ItemAdded,
-    ItemRemoved,
     ResponseFinished,
     ResponseStarted,
     SessionClosed,
@@ -33,6 +31,10 @@ from session.events import (
     SpeechDelta,
 )
 from session.ids import AttachmentId
+from session.item_events import (
+    ItemAdded,
+    ItemRemoved,
+)
 from session.ledger.journal import Replay, ReplayOffer
 from session.lifecycle import Life
 from session.machine import DuplexSession

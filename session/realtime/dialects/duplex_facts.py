@@ -3,6 +3,7 @@
 from typing import Literal, assert_never
 
 from session import events as kernel
+from session import item_events as items
 from session import socket_events
 from session.realtime import server_events as wire
 from session.realtime import session_events as session_wire
@@ -39,11 +40,9 @@ InputEvent = (
     | kernel.InputItemCommitted
     | kernel.InputTimedOut
     | kernel.InputBufferCleared
-    | kernel.InputTranscribed
+    | items.InputTranscribed
 )
-ItemEvent = (
-    kernel.ItemAdded | kernel.ItemDone | kernel.ItemShown | kernel.ItemRemoved | kernel.ItemCut
-)
+ItemEvent = items.ItemAdded | items.ItemDone | items.ItemShown | items.ItemRemoved | items.ItemCut
 OutputEvent = (
     kernel.ListenDecided
     | kernel.SpeakDecided
@@ -78,15 +77,15 @@ def facts(event: Fact, capabilities: Capabilities) -> list[ServerEvent]:
             | kernel.InputItemCommitted()
             | kernel.InputTimedOut()
             | kernel.InputBufferCleared()
-            | kernel.InputTranscribed()
+            | items.InputTranscribed()
         ):
             return input_events(event)
         case (
-            kernel.ItemAdded()
-            | kernel.ItemDone()
-            | kernel.ItemShown()
-            | kernel.ItemRemoved()
-            | kernel.ItemCut()
+            items.ItemAdded()
+            | items.ItemDone()
+            | items.ItemShown()
+            | items.ItemRemoved()
+            | items.ItemCut()
         ):
             return item_events(event)
         case (
@@ -204,7 +203,7 @@ def input_events(event: InputEvent) -> list[ServerEvent]:
             ]
         case kernel.InputBufferCleared():
             return [wire.InputCleared()]
-        case kernel.InputTranscribed(item_id, transcript, audio_ms):
+        case items.InputTranscribed(item_id, transcript, audio_ms):
             return [
                 wire.TranscriptionCompleted(
                     item_id=item_id,
@@ -219,15 +218,15 @@ def input_events(event: InputEvent) -> list[ServerEvent]:
 def item_events(event: ItemEvent) -> list[ServerEvent]:
     """Project what happened to an item that is not an answer's."""
     match event:
-        case kernel.ItemAdded(item, previous):
+        case items.ItemAdded(item, previous):
             return item_joined(shapes.item_object(item), previous)
-        case kernel.ItemDone(item, previous):
+        case items.ItemDone(item, previous):
             return [wire.ItemDone(previous_item_id=previous, item=shapes.item_object(item))]
-        case kernel.ItemShown(item):
+        case items.ItemShown(item):
             return [wire.ItemRetrieved(item=shapes.item_object(item))]
-        case kernel.ItemRemoved(item_id):
+        case items.ItemRemoved(item_id):
             return [wire.ItemDeleted(item_id=item_id)]
-        case kernel.ItemCut(item_id, content_index, audio_end_ms):
+        case items.ItemCut(item_id, content_index, audio_end_ms):
             return [
                 wire.ItemTruncated(
                     item_id=item_id, content_index=content_index, audio_end_ms=audio_end_ms

@@ -13,6 +13,7 @@ from typing import Any, Final
 from pydantic import ConfigDict, TypeAdapter
 
 from session import events as kernel
+from session import item_events as items
 from session import socket_events, stream_events
 from session.realtime.dialects.shapes import error_object
 from session.snapshot import SessionSnapshot
@@ -32,12 +33,12 @@ NAMES: Final[dict[type[kernel.Event], str]] = {
     kernel.InputItemCommitted: "input.committed",
     kernel.InputBufferCleared: "input.cleared",
     kernel.InputTimedOut: "input.timed_out",
-    kernel.InputTranscribed: "input.transcribed",
-    kernel.ItemAdded: "item.added",
-    kernel.ItemDone: "item.done",
-    kernel.ItemShown: "item.retrieved",
-    kernel.ItemRemoved: "item.deleted",
-    kernel.ItemCut: "item.truncated",
+    items.InputTranscribed: "input.transcribed",
+    items.ItemAdded: "item.added",
+    items.ItemDone: "item.done",
+    items.ItemShown: "item.retrieved",
+    items.ItemRemoved: "item.deleted",
+    items.ItemCut: "item.truncated",
     kernel.ResponseStarted: "response.created",
     kernel.AnswerItemOpened: "response.item_opened",
     kernel.FunctionCalled: "function_call.done",

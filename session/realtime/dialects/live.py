@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from session import events as kernel
+from session import item_events as items
 from session import stream_events as stream
 from session.config import SessionConfig, SessionLimits
 from session.errors import WrongType
@@ -81,7 +82,7 @@ class LiveProjector:
             case kernel.UserSpeechStarted() | kernel.UserSpeechStopped():
                 self._note_speech(event)
                 return []
-            case kernel.InputTranscribed():
+            case items.InputTranscribed():
                 return self._heard(event)
             case kernel.SpeechDelta():
                 return list(self._spoken(event))
@@ -163,7 +164,7 @@ class LiveProjector:
         elif event.item_id in self._utterances:
             self._utterances[event.item_id].end_ms = event.audio_end_ms
 
-    def _heard(self, event: kernel.InputTranscribed) -> list[wire.LiveEvent]:
+    def _heard(self, event: items.InputTranscribed) -> list[wire.LiveEvent]:
         said = self._utterances.pop(event.item_id, None)
         if said is None:
             said = _Utterance(max(0, self._input_ms - event.audio_ms))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from session import events as kernel
+from session import item_events as items
 from session import socket_events
 from session.config import SessionConfig
 from session.ids import ResponseId
@@ -48,7 +49,7 @@ class _Known:
     """Whether the settings that a session opens with were asked for by the client."""
     config: SessionConfig | None = None
     """None before the session is open."""
-    uncommitted: kernel.ItemAdded | None = None
+    uncommitted: items.ItemAdded | None = None
     """A spoken item whose commit has not been told yet."""
     answers: dict[ResponseId, AnswerWriter] = field(default_factory=dict)
 
@@ -93,15 +94,15 @@ class OpenAIProjector:
                 )
                 if waiting is not None:
                     yield self._item_added(waiting)
-            case kernel.ItemAdded(item) if item.role == "user" and item.is_audio:
+            case items.ItemAdded(item) if item.role == "user" and item.is_audio:
                 self._known.uncommitted = event
             case (
-                kernel.ItemAdded()
-                | kernel.ItemDone()
-                | kernel.ItemShown()
-                | kernel.ItemRemoved()
-                | kernel.ItemCut()
-                | kernel.InputTranscribed()
+                items.ItemAdded()
+                | items.ItemDone()
+                | items.ItemShown()
+                | items.ItemRemoved()
+                | items.ItemCut()
+                | items.InputTranscribed()
             ):
                 yield from self._item_events(event)
             case _:
@@ -136,29 +137,29 @@ class OpenAIProjector:
 
     def _item_events(
         self,
-        event: kernel.ItemAdded
-        | kernel.ItemDone
-        | kernel.ItemShown
-        | kernel.ItemRemoved
-        | kernel.ItemCut
-        | kernel.InputTranscribed,
+        event: items.ItemAdded
+        | items.ItemDone
+        | items.ItemShown
+        | items.ItemRemoved
+        | items.ItemCut
+        | items.InputTranscribed,
     ) -> Iterator[WireEvent]:
         match event:
-            case kernel.ItemAdded():
+            case items.ItemAdded():
                 yield self._item_added(event)
-            case kernel.ItemDone(item=item, previous_item_id=previous):
+            case items.ItemDone(item=item, previous_item_id=previous):
                 yield wire.ItemDone(previous_item_id=previous, item=self._item(item))
-            case kernel.ItemShown(item=item):
+            case items.ItemShown(item=item):
                 yield wire.ItemRetrieved(item=self._item(item))
-            case kernel.ItemRemoved(item_id=item_id):
+            case items.ItemRemoved(item_id=item_id):
                 yield wire.ItemDeleted(item_id=item_id)
-            case kernel.ItemCut():
+            case items.ItemCut():
                 yield wire.ItemTruncated(
                     item_id=event.item_id,
                     content_index=event.content_index,
                     audio_end_ms=event.audio_end_ms,
                 )
-            case kernel.InputTranscribed():
+            case items.InputTranscribed():
                 if not self._shows_transcript:
                     return
                 yield wire.TranscriptionCompleted(
@@ -174,10 +175,10 @@ class OpenAIProjector:
         config = self._known.config
         return config is not None and config.wants_transcription
 
-    def _item(self, item: kernel.ItemView) -> ItemObject:
+    def _item(self, item: items.ItemView) -> ItemObject:
         return shapes.item_object(item, shows_transcript=self._shows_transcript)
 
-    def _item_added(self, event: kernel.ItemAdded) -> WireEvent:
+    def _item_added(self, event: items.ItemAdded) -> WireEvent:
         return wire.ItemAdded(previous_item_id=event.previous_item_id, item=self._item(event.item))
 
     # --- answers ------------------------------------------------------------------------------

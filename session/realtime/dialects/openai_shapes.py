@@ -8,7 +8,12 @@ from typing import Final, Literal
 from session import errors
 from session.config import AudioEncoding, AudioFormat, SessionConfig, TurnDetection
 from session.errors import DuplexError, ItemMissing, MissingField, WrongType
-from session.events import ItemView, ResponseFinished
+from session.events import (
+    ResponseFinished,
+)
+from session.item_events import (
+    ItemView,
+)
 from session.realtime.dialects.shapes import MAX_MESSAGE_CHARS, MAX_PARAM_CHARS, fitted
 from session.realtime.openai.objects import (
     AudioInputObject,

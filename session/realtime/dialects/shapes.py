@@ -10,7 +10,10 @@ from typing import Final
 
 from session.config import AudioEncoding, SessionConfig, TurnDetection
 from session.errors import DuplexError
-from session.events import ItemView, TextMark
+from session.item_events import (
+    ItemView,
+    TextMark,
+)
 from session.realtime.capabilities import Capabilities
 from session.realtime.event_objects import (
     ErrorObject,

@@ -2,31 +2,37 @@
 
 import asyncio
 import json
+import os
+import signal
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tests.fakes.wire import append, client, update
-from tests.support.serve_cluster import ServeCluster
+from tests.support.serve_cluster import ENVIRONMENT, ROOT, ServeCluster
+from tools.running_service import free_port, is_ready
 
 pytestmark = pytest.mark.timeout(180)
 
 PATIENCE_S = 60.0
 AUTO: dict[str, Any] = {"extra_body": {"auto_response": True}}
 DRAIN = "/admin/drain"
+SLOW = {"sentences": 2, "speak_at_units": [1], "chunk_delay_ms": 300}
+"""Answers that are still being made when the drain is asked for."""
 
 
 @pytest.fixture(scope="module")
 def service(cluster: ServeCluster) -> Iterator[ServeCluster]:
-    # Answers that are still being made when the drain is asked for.
-    settings = {"sentences": 2, "speak_at_units": [1], "chunk_delay_ms": 300}
-    limits = {"max_sessions": 2}
-    cluster.deploy("scripted.yaml", {"model_settings": settings, "limits": limits})
+    cluster.deploy("scripted.yaml", {"model_settings": SLOW, "limits": {"max_sessions": 2}})
     yield cluster
     cluster.delete()
 
@@ -109,3 +115,40 @@ async def test_two_answers_are_heard_a_third_client_is_refused_and_it_can_be_tak
         await rest(line)
         assert line.close_code == 1000
     assert (await asyncio.to_thread(ask, service, "/health"))[0] == 200
+
+
+def started(file: Path, log: Path) -> subprocess.Popen[bytes]:
+    """Start the service of a deploy file as `make serve` does."""
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tools.start_service", str(file)],
+            cwd=ROOT,
+            env={**os.environ, **ENVIRONMENT},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+
+
+async def test_ctrl_c_of_make_serve_lets_an_answer_come_to_its_end(tmp_path: Path) -> None:
+    tree = yaml.safe_load((ROOT / "deploy" / "scripted.yaml").read_text())
+    port = tree["http_options"]["port"] = free_port()
+    tree["applications"][0]["args"]["model_settings"] = SLOW
+    file = tmp_path / "scripted.yaml"
+    file.write_text(yaml.safe_dump(tree))
+    service = started(file, tmp_path / "log")
+    try:
+        while not await asyncio.to_thread(is_ready, port):
+            assert service.poll() is None, (tmp_path / "log").read_text()
+            await asyncio.sleep(0.2)
+        url = f"ws://127.0.0.1:{port}/v1/realtime?duplex=1"
+        async with connect(url, max_size=None, compression=None) as line:
+            await speaking(line)
+            service.send_signal(signal.SIGINT)
+            [done] = [e for e in await rest(line) if e["type"] == "response.done"]
+            assert done["response"]["status"] == "completed"
+            assert (line.close_code, line.close_reason) == (1012, "server_drain")
+        assert await asyncio.to_thread(service.wait, PATIENCE_S) == 0
+        assert "== drained: nothing is left" in (tmp_path / "log").read_text()
+    finally:
+        service.send_signal(signal.SIGINT)  # the second one ends it at once
+        service.wait()

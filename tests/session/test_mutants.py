@@ -453,6 +453,24 @@ MUTANTS = [
         "    if _says_something(state, now):\n",
     ),
     Mutant(
+        "a drain cuts whoever speaks",
+        "leaving.py",
+        "    if state.detector is not None:\n        return state.detector.is_speaking",
+        "    if state.detector is not None:\n        return False",
+    ),
+    Mutant(
+        "a drain does not wait for a client that may come back",
+        "leaving.py",
+        "    if state.attachment.detached_at_s is not None or _user_says_something(state):\n",
+        "    if _user_says_something(state):\n",
+    ),
+    Mutant(
+        "a drain may take for ever",
+        "leaving.py",
+        "    if leaving.until_s <= now:\n",
+        "    if leaving.until_s < 0:\n",
+    ),
+    Mutant(
         "speech that is held back outlives its epoch",
         "outbox.py",
         "            is_dropped = _is_stale(content, fence)\n",

@@ -73,16 +73,14 @@ class Evidence:
     over: Range
     at_first: list[Sample]
     """Series of the processes of this service, before anybody came."""
-    before: dict[str, float]
+    former: set[str]
+    """Processes that were there before it; what they have counted may still be on its way."""
     busy: BusyClients
 
-    def grown(self, name: str, selector: str = "") -> float:
-        """Return by how much all series of a counter have grown together."""
-        return total(self.prometheus, name, selector) - self.before.get(name + selector, 0.0)
-
-
-def total(prometheus: Prometheus, name: str, selector: str = "") -> float:
-    return sum(sample.value for sample in prometheus.query(f"sum(ray_{name}{selector})"))
+    def total(self, name: str, selector: str = "") -> float:
+        """Return the sum of this service's series."""
+        found = self.prometheus.query(f"ray_{name}{selector}")
+        return sum(one.value for one in found if one.labels["WorkerId"] not in self.former)
 
 
 KNOWN = {
@@ -102,42 +100,45 @@ def evidence(cluster: ServeCluster, tmp_path_factory: pytest.TempPathFactory) ->
     keys = folder / "keys"
     keys.write_text(f"{KEY}\n")
     with prometheus_beside_ray(folder) as prometheus:
-        workers = {sample.labels["WorkerId"] for sample in prometheus.query(OURS)}
-        before = {name + where: total(prometheus, name, where) for name, where in KNOWN.items()}
+        former = {sample.labels["WorkerId"] for sample in prometheus.query(OURS)}
         cluster.deploy("scripted.yaml", {"limits": LIMITS, "auth": {"api_keys_file": str(keys)}})
-        at_first = until_all_are_there(prometheus, workers)
-        wait_until(lambda: not gauges_of(prometheus, workers), "former processes are still there")
+        at_first = until_all_are_there(prometheus, former)
+        wait_until(lambda: not gauges_of(prometheus, former), lambda: "former processes are there")
         began_s = time.time()
         busy = BusyClients(cluster.port, KEY)
-        so_far = Evidence(prometheus, Range(began_s, began_s, STEP_S), at_first, before, busy)
+        so_far = Evidence(prometheus, Range(began_s, began_s, STEP_S), at_first, former, busy)
         asyncio.run(busy.all_at_once())
         until_reported(so_far)
         with busy.somebody_who_stays():
             asyncio.run(busy.all_at_once())
             until_reported(so_far)
             over = Range.between(began_s, time.time(), step_s=STEP_S)
-            yield Evidence(prometheus, over, at_first, before, busy)
+            yield Evidence(prometheus, over, at_first, former, busy)
     cluster.delete()
 
 
-def wait_until(holds: Callable[[], bool], what: str) -> None:
+def wait_until(holds: Callable[[], bool], otherwise: Callable[[], str]) -> None:
     deadline_s = time.monotonic() + PATIENCE_S
     while not holds():
-        assert time.monotonic() < deadline_s, what
+        assert time.monotonic() < deadline_s, otherwise()
         time.sleep(0.5)
 
 
 def until_reported(evidence: Evidence) -> None:
     """Wait until Prometheus knows of all that has been done; Ray reports now and then."""
     busy = evidence.busy
-    wait_until(
-        lambda: (
-            evidence.grown("duplex_sessions_begun_total") == busy.begun
-            and evidence.grown("duplex_sessions_ended_total") == busy.begun - busy.there
-            and total(evidence.prometheus, "duplex_open_sockets") == busy.there
-        ),
-        f"the end of {busy.begun} sessions is not reported",
-    )
+    wanted = {
+        "duplex_sessions_begun_total": busy.begun,
+        "duplex_sessions_ended_total": busy.begun - busy.there,
+        "duplex_open_sockets": busy.there,
+    }
+    told: dict[str, float] = {}
+
+    def are_told() -> bool:
+        told.update({name: evidence.total(name) for name in wanted})
+        return told == wanted
+
+    wait_until(are_told, lambda: f"{told} is reported, {wanted} was done")
 
 
 def gauges_of(prometheus: Prometheus, workers: set[str]) -> list[Sample]:
@@ -178,7 +179,7 @@ def until_all_are_there(prometheus: Prometheus, former: set[str]) -> list[Sample
         found[:] = [s for s in prometheus.query(OURS) if s.labels["WorkerId"] not in former]
         return set(expected({Kind.COUNTER, Kind.GAUGE})) <= {series_of(one) for one in found}
 
-    wait_until(are_there, "not every counter and gauge is there from the start")
+    wait_until(are_there, lambda: "not every counter and gauge is there from the start")
     return found
 
 
@@ -245,7 +246,7 @@ def seen(evidence: Evidence, expr: str) -> list[float]:
 def test_what_is_counted_is_what_was_done(evidence: Evidence) -> None:
     done = evidence.busy
     assert done.outcomes["resumed"] == 4
-    counted = {name: evidence.grown(name, where) for name, where in KNOWN.items()}
+    counted = {name: evidence.total(name, where) for name, where in KNOWN.items()}
     assert counted == {
         "duplex_sessions_begun_total": done.begun,
         "duplex_sessions_ended_total": done.begun - done.there,

@@ -18,6 +18,7 @@ from typing import Any
 
 import yaml
 
+from serve_app.metrics.exporters import exporter_url
 from tests.support.promtool import installed
 from tools.running_service import free_port
 
@@ -167,7 +168,10 @@ def prometheus_beside_ray(folder: Path, *, interval_s: int = 2) -> Iterator[Prom
     (folder / "prometheus.yml").write_text(settings(listed, interval_s))
     shutil.copy(SHIPPED / "rules.yaml", folder / "rules.yaml")
     with running_prometheus(folder / "prometheus.yml", folder) as running:
-        until(lambda: running.healthy_targets() > 0, "read Ray's exporter")
+        # Ray lists more than its nodes; what is counted is in the nodes' exporters.
+        [node] = ray.nodes()  # type: ignore[no-untyped-call]  # has no types
+        exporter = urllib.parse.urlsplit(exporter_url(node)).netloc
+        until(lambda: running.query(f'up{{instance="{exporter}"}} == 1') != [], "read the node")
         yield running
 
 

@@ -106,6 +106,7 @@ async def call(url: str, key: str, **session: Any) -> AsyncIterator[Line]:
             await asyncio.wait(opened, return_when=asyncio.FIRST_COMPLETED)
             for waiting in opened:
                 waiting.cancel()
+            await asyncio.gather(*opened, return_exceptions=True)
             yield line
         finally:
             reading.cancel()

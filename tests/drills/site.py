@@ -18,7 +18,6 @@ from tools.running_service import is_ready
 
 PACE: Final = Pace(share=1 / 20, scrape_s=1)
 """Ten minutes are half a minute. Quicker, and a window has too few looks at the event loop."""
-REPORTS: Final = {"RAY_metrics_report_interval_ms": "1000"}
 KEY: Final = "the-drills-own-key"
 SESSIONS: Final = 20
 LIMITS: Final[Mapping[str, float]] = {
@@ -147,7 +146,6 @@ def drilled_site(folder: Path) -> Iterator[Site]:
     """Start everything, and stop it at the end."""
     keys_file = folder / "keys"
     keys_file.write_text(f"{KEY}\n")
-    os.environ.update(REPORTS)  # before Ray starts, whose processes inherit it
     with serve_cluster() as cluster:
         import ray  # noqa: PLC0415 - needs the environment
 

@@ -9,7 +9,7 @@ Rule 4: the last minute is remembered and nothing else, so there is never more t
 """
 
 import math
-from collections import deque
+from collections import OrderedDict, deque
 from typing import Final
 
 from serve_app.key_file import ANYONE, Principal, Quota
@@ -27,7 +27,8 @@ class LastMinute:
     """
 
     def __init__(self) -> None:
-        self._times: dict[Principal, deque[float]] = {}
+        # A plain dict finds its first key by walking over the places of all that were removed.
+        self._times: OrderedDict[Principal, deque[float]] = OrderedDict()
         """The client that was last let in is the last one."""
 
     def __len__(self) -> int:
@@ -42,8 +43,8 @@ class LastMinute:
         """Remember that `who` was let in."""
         times = self._of(who, now)
         times.append(now)
-        self._times.pop(who, None)
         self._times[who] = times
+        self._times.move_to_end(who)
         self._forget(now)
 
     def rate(self, who: Principal, limit: int, *, now: float) -> RateLimit:
@@ -60,8 +61,8 @@ class LastMinute:
 
     def _forget(self, now: float) -> None:
         """Drop the clients that were last let in more than a minute ago."""
-        while not self._of(first := next(iter(self._times)), now):
-            del self._times[first]
+        while not self._of(next(iter(self._times)), now):
+            self._times.popitem(last=False)
 
 
 class Quotas:

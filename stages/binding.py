@@ -54,7 +54,7 @@ class Stage0Door:
         return self._held.fence_of(session_id)
 
     def holds(self, fence: Fence) -> bool:
-        """Whether `fence` is the present one of a session that is still bound."""
+        """Whether `fence` is the present one of a session that is bound and not being released."""
         return self._held.holds(fence)
 
     async def open(self, fence: Fence, runtime: RuntimeConfig) -> None:
@@ -184,7 +184,7 @@ class Stage1Door:
         return self._held.fence_of(session_id)
 
     def holds(self, fence: Fence) -> bool:
-        """Whether `fence` is the present one of a session that is still bound."""
+        """Whether `fence` is the present one of a session that is bound and not being released."""
         return self._held.holds(fence)
 
     async def open(self, fence: Fence, runtime: RuntimeConfig) -> None:

@@ -158,9 +158,11 @@ class HeldSessions:
         return None if binding is None else binding.fence
 
     def holds(self, fence: Fence) -> bool:
-        """Whether `fence` is the present one of a session that is still bound."""
-        current = self.fence_of(fence.session_id)
-        return current is not None and current.judge(fence) is FenceVerdict.CURRENT
+        """Whether `fence` is the present one of a session that is bound and not being released."""
+        binding = self._bound.get(fence.session_id)
+        if binding is None or binding.is_closing:
+            return False
+        return binding.fence.judge(fence) is FenceVerdict.CURRENT
 
     def admit(self, fence: Fence) -> Binding:
         """Return the binding that `fence` may use now."""

@@ -119,6 +119,39 @@ async def test_a_cancelled_unit_is_marked_and_has_not_failed() -> None:
     assert not span.has_failed
 
 
+async def test_a_unit_in_the_middle_of_which_the_session_ends_has_not_failed() -> None:
+    kept, model = KeptSpans(), HandStage0()
+    model.gates["work"].hold()
+    engine = stage0(kept, model)
+    async with opened(engine):
+        appending = asyncio.ensure_future(append(engine))
+        await model.gates["work"].reached.wait()
+        await engine.close(F)
+        with pytest.raises(StageRefused):
+            await appending
+    span = kept.one("stage0.append")
+    assert span.values["duplex.cancelled"] is True
+    assert not span.has_failed
+
+
+async def test_speech_in_the_middle_of_which_the_session_ends_is_marked() -> None:
+    kept, model = KeptSpans(), HandStage1()
+    engine = stage1(kept, model)
+    async with opened(engine):
+        speech = Speech(SECRET, segment_end=True, turn_end=True)
+        async with aclosing(engine.speak(F, 1, speech, PARENT)) as stream:
+            await anext(stream)
+            model.gates["close"].hold()
+            closing = asyncio.ensure_future(engine.close(F))
+            await model.gates["close"].reached.wait()
+            assert [chunk async for chunk in stream] == []
+            model.gates["close"].release()
+            await closing
+    span = kept.one("stage1.speak")
+    assert (span.values["duplex.chunks"], span.values["duplex.cancelled"]) == (1, True)
+    assert not span.has_failed
+
+
 async def test_stage1_notes_every_chunk() -> None:
     kept = KeptSpans()
     engine = stage1(kept, HandStage1())

@@ -172,3 +172,17 @@ async def test_a_close_ends_the_stream_and_releases(door: Stage1Door, model: Han
     assert await speaking == []
     assert model.open_sessions == set()
     assert await door.close(FENCE) == Released()
+
+
+async def test_a_session_that_is_being_released_is_not_held_any_more(
+    door: Stage1Door, model: HandStage1
+) -> None:
+    assert door.holds(FENCE)
+    gate = model.gates["close"]
+    gate.hold()
+    closing = asyncio.ensure_future(door.close(FENCE))
+    await gate.reached.wait()
+    assert not door.holds(FENCE)
+    assert door.fence_of(FENCE.session_id) == FENCE, "what is not released yet can be tried again"
+    gate.release()
+    await closing

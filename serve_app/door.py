@@ -1,9 +1,14 @@
-"""Turns requests away before anything is opened for them; `serve_app.auth` decides which."""
+"""Turns requests away before anything is opened for them; `serve_app.auth` decides which.
+
+Rule 1: a path is judged as the routes see it: below the prefix that the service is served under.
+Rule 2: a path of which that can not be told, or with a character that is not seen, is nowhere.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from fastapi import WebSocket
+from starlette._utils import get_route_path
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -17,10 +22,14 @@ LIVE_PATH = "/health/live"
 KEY_PATHS = ("/v1/", "/debug/")
 READING_METHODS = ("GET", "HEAD")
 """They change nothing, and a browser shows the answer to no page from elsewhere."""
+_NOWHERE: Final = "There is nothing at this path."
 
 
 class HttpDoor:
-    """ASGI middleware that judges HTTP requests. Sockets are judged by their route."""
+    """ASGI middleware that judges HTTP requests.
+
+    Of sockets it judges the path alone; who may open one is decided by their route.
+    """
 
     def __init__(
         self,
@@ -38,16 +47,21 @@ class HttpDoor:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with the refusal, or pass the request on."""
-        refusal = self._refusal(scope) if scope["type"] == "http" else None
+        refusal = self._refusal(scope) if scope["type"] in ("http", "websocket") else None
         if refusal is None:
             await self._app(scope, receive, send)
-            return
-        self._refused("http", refusal)
-        await refusal_response(refusal)(scope, receive, send)
+        elif scope["type"] == "http":
+            self._refused("http", refusal)
+            await refusal_response(refusal)(scope, receive, send)
+        else:
+            self._refused("socket", refusal)
+            await refuse_socket(WebSocket(scope, receive, send), refusal)
 
     def _refusal(self, scope: Scope) -> Refusal | None:
-        path, headers = scope["path"], Headers(scope=scope)
-        if path == LIVE_PATH:
+        path, headers = path_in(scope), Headers(scope=scope)
+        if path is None:
+            return Refusal(404, _NOWHERE)
+        if scope["type"] == "websocket" or path == LIVE_PATH:
             return None
         if scope["method"] not in READING_METHODS:
             from_elsewhere = self._door.refuse_origin(headers)
@@ -58,6 +72,21 @@ class HttpDoor:
         if path.startswith(self._key_paths):
             return self._door.refuse(headers)
         return self._door.refuse_public()
+
+
+def path_in(scope: Scope) -> str | None:
+    """Return the path that the routes compare; None where it is not below the service's prefix."""
+    path: str = scope["path"]
+    prefix: str = scope.get("root_path", "").rstrip("/")
+    if not f"{path}/".startswith(f"{prefix}/") or any(map(_is_unseen, path)):
+        return None
+    # Not in Starlette's public interface; its routes use it, and the version is pinned.
+    return get_route_path(scope)
+
+
+def _is_unseen(character: str) -> bool:
+    """Whether a character is a control character: a route would match with a newline behind it."""
+    return character < " " or "\x7f" <= character <= "\x9f"
 
 
 _CODES: Final[Mapping[int, str]] = {

@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 from serve_app.auth import Doorkeeper, Refusal
 from serve_app.client_secrets import ClientSecrets
 from serve_app.clock import unix_now_s
-from serve_app.door import refusal_response
+from serve_app.door import path_in, refusal_response
 from serve_app.http_body import read_body
 from serve_app.http_errors import error_response
 from serve_app.metrics.definitions import DOOR_REFUSALS
@@ -93,7 +93,7 @@ def add_routes(api: FastAPI, gateway: SecretPlace) -> None:
         return JSONResponse(made, headers={"Cache-Control": "no-store"})
 
     async def not_here(request: Request) -> JSONResponse:
-        path = request.url.path
+        path = path_in(request.scope) or ""
         wrong = UnsupportedOption(f"{path} is not here: {NOT_HERE[path]}", code="not_found")
         return error_response(wrong, 404)
 

@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 
 from serve_app.admin_door import ADMIN_PATHS
 from serve_app.auth import Refusal
-from serve_app.door import refuse_socket
+from serve_app.door import path_in, refuse_socket
 
 SOCKET_PATHS: Final = ("/v1/realtime", "/v1/live/sessions", "/v1/duplex")
 UPGRADE_REQUIRED: Final = 426
@@ -54,9 +54,12 @@ async def _open_as_socket() -> JSONResponse:
 
 def _not_among(routes: Sequence[APIRoute], request: Request) -> JSONResponse:
     """Answer what no operator's path takes: the path is wrong, or only the method."""
-    path = request.url.path
+    path = path_in(request.scope) or ""
     methods = {
-        method for route in routes if route.path_regex.match(path) for method in route.methods or ()
+        method
+        for route in routes
+        if route.path_regex.fullmatch(path)
+        for method in route.methods or ()
     }
     if methods:
         allowed = ", ".join(sorted(methods))

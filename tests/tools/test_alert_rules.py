@@ -62,6 +62,9 @@ UNITS_OF_0 = {
     'ray_duplex_unit_seconds_count{stage="stage0",part="total"}': "0+1000x90",
     'ray_duplex_unit_seconds_count{stage="stage0",part="queue"}': "0+100000x90",
 }
+UNIT = 'stage="stage0",part="total",'
+SLOW_UNITS = spread("duplex_unit_seconds", UNIT, _0_25=90, _1=100, _inf=100)
+QUICK_UNITS = spread("duplex_unit_seconds", UNIT, _0_25=100, _1=100, _inf=100)
 MISSES = 'ray_duplex_unit_deadline_misses_total{stage="stage0"}'
 LOOP = 'part="loop_delay",'
 SPEECH = 'by="speech",'
@@ -242,8 +245,21 @@ CASES = [
     Case(
         "DuplexUnfair",
         "one waits",
-        {"ray_duplex_fairness_lag_ratio": "4x90", "ray_duplex_fairness_jain_index": "0.9x90"},
+        {
+            "ray_duplex_fairness_lag_ratio": "4x90",
+            "ray_duplex_fairness_jain_index": "0.9x90",
+            **SLOW_UNITS,
+        },
         ON,
+    ),
+    Case(
+        "DuplexUnfair",
+        "one waits some milliseconds",
+        {
+            "ray_duplex_fairness_lag_ratio": "4x90",
+            "ray_duplex_fairness_jain_index": "0.7x90",
+            **QUICK_UNITS,
+        },
     ),
     Case(
         "DuplexUnfair",
@@ -251,13 +267,18 @@ CASES = [
         {
             'ray_duplex_fairness_jain_index{WorkerId="a"}': "0.7x90",
             'ray_duplex_fairness_jain_index{WorkerId="b"}': "1x90",
+            **SLOW_UNITS,
         },
         ON,
     ),
     Case(
         "DuplexUnfair",
         "all alike",
-        {"ray_duplex_fairness_lag_ratio": "1.5x90", "ray_duplex_fairness_jain_index": "0.97x90"},
+        {
+            "ray_duplex_fairness_lag_ratio": "1.5x90",
+            "ray_duplex_fairness_jain_index": "0.97x90",
+            **SLOW_UNITS,
+        },
     ),
 ]
 

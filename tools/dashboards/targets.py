@@ -20,3 +20,5 @@ FREE_SLOTS: Final = 0.1
 KV_USED: Final = 0.95
 LAG_RATIO: Final = 3.0
 JAIN: Final = 0.8
+UNFAIR_FROM_P99_S: Final = 0.25
+"""Where units take no longer, nobody notices that one session's take the longest."""

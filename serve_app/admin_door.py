@@ -3,7 +3,7 @@
 Rule 1: an API key or a client secret never opens it. Those are for conversations, and clients have
         them; a key that stands in both lists is an API key.
 Rule 2: without any admin key it is open only where nobody else could come: the service listens on
-        this machine alone and asks for no key at all.
+        this machine alone and asks for no key at all, nor names a file for one.
 """
 
 from collections.abc import Mapping
@@ -40,9 +40,15 @@ class AdminDoor:
         return Refusal(401, "This admin key is not known here.")
 
     def _refuse_without_keys(self) -> Refusal | None:
-        if self._is_local and self._api_keys.is_empty:
+        if self._admin_keys.is_configured:
+            return Refusal(
+                403,
+                "The file of admin keys (auth.admin_keys_file) has no key in it or is not there, "
+                "so /admin/ is shut. Put a key into it, or set DUPLEX_ADMIN_KEYS.",
+            )
+        if self._is_local and not self._api_keys.is_configured:
             return None
-        why = "has API keys" if self._is_local else "can be reached from other machines"
+        why = "asks for API keys" if self._is_local else "can be reached from other machines"
         return Refusal(
             403, f"This service {why} and has no admin keys, so /admin/ is shut: {_SET_ONE}."
         )

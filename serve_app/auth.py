@@ -4,7 +4,8 @@ Rule 1: a key is compared with every known key in constant time.
 Rule 2: keys in a file may change while the service runs; a file that can not be read, or has a
         wrong line, changes nothing. At the start a wrong line is a fault.
 Rule 3: without any key nobody comes in, unless only this machine can reach the service
-        (`allow_unauthenticated`).
+        (`allow_unauthenticated`) and no file of keys is named. One that is empty or is not there
+        is a mistake or a moment of its replacement, and opens nothing.
 Rule 4: a client secret opens sockets and nothing else. One that is unknown or has expired is
         refused also where no key is asked for: its session would not be the one it stands for.
 Rule 5: who comes in has a name (`Principal`), that of its key or of the key that made its secret.
@@ -79,6 +80,11 @@ class KeyRing:
         self._refresh()
 
     @property
+    def is_configured(self) -> bool:
+        """Whether keys are asked for, also while there is none."""
+        return self._file is not None or bool(self._given)
+
+    @property
     def is_empty(self) -> bool:
         """Whether there is no key at all."""
         return not self._keys()
@@ -136,6 +142,8 @@ class KeyRing:
             self._from_file = read_keys(written)
         except KeyFileError as error:
             raise KeyFileError(f"{self._file}: {error}") from None
+        if not self._from_file and not self._given:
+            log.error("%s has no key in it: it lets nobody in until it has one", self._file)
 
 
 class Doorkeeper:
@@ -159,7 +167,15 @@ class Doorkeeper:
 
         A service that nobody could use shall say so at its first page.
         """
-        if self._allow_unauthenticated or not self._keys.is_empty:
+        if not self._keys.is_empty:
+            return None
+        if self._keys.is_configured:
+            return Refusal(
+                403,
+                "The file of API keys (auth.api_keys_file) has no key in it or is not there, so "
+                "this service lets nobody in. Put a key into it.",
+            )
+        if self._allow_unauthenticated:
             return None
         return Refusal(
             403,
@@ -184,7 +200,7 @@ class Doorkeeper:
             return owner
         if presented is not None and presented.startswith(SECRET_PREFIX):
             return Refusal(401, "A client secret only opens WebSockets; send an API key.")
-        if self._keys.is_empty:
+        if not self._keys.is_configured:
             return ANYONE
         if presented is None:
             return Refusal(401, "Send an API key: 'Authorization: Bearer KEY'.")
@@ -220,7 +236,9 @@ class Doorkeeper:
 
     def _is_in_force(self, principal: Principal) -> bool:
         """Whether a client of this name could come in with a key, or without one."""
-        return self._keys.is_empty if principal == ANYONE else self._keys.knows(principal)
+        if principal == ANYONE:
+            return not self._keys.is_configured
+        return self._keys.knows(principal)
 
     def _is_allowed(self, origin: str, host: str) -> bool:
         if origin.rstrip("/") in self._allowed_origins:

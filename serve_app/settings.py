@@ -100,8 +100,8 @@ class AuthArgs(_Settings):
     """File with one API key a line, and after it perhaps the client's name and bounds of its own:
     `KEY name=alice max_sessions=4 max_opens_per_minute=30`. Read again when it changes."""
     admin_keys_file: Path | None = Field(default=None, strict=False)
-    """File with one admin key a line; read again when it changes. Without any admin key, /admin/ is
-    open only to this machine, and only while there are no API keys either."""
+    """File with one admin key a line; read again when it changes. Where neither admin keys nor API
+    keys are configured, /admin/ is open to this machine alone."""
 
 
 class GatewayArgs(_Settings):

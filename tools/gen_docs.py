@@ -222,10 +222,14 @@ KEY_RULES: Final = """
 * Keys with one name are one client with one quota. To replace a key, add a line with the same
   name, let the clients change over, and take the old line out. What one line of a name says of
   its bounds holds for all.
-* The file is read again when it has changed; no restart is needed. Put a new one in its place
-  with one rename, so that no half of it is ever read. A file with a wrong line changes nothing
-  while the service runs, and is logged; at the start it is a fault. Messages name line and field,
-  and never a key.
+* The file is read again when it has changed; no restart is needed. Write a new one beside it and
+  put it in its place with `mv`: of a file that is written in place, a half may be read. The last
+  line counts also without a newline, so half a key would be a key. A file with a wrong line
+  changes nothing while the service runs, and is logged; at the start it is a fault. Messages name
+  line and field, and never a key.
+* Where a file is named, keys are asked for. While it is empty or not there yet, and no key is
+  given by the environment, nobody comes in (403), also on loopback, and it is logged. The same
+  holds for `auth.admin_keys_file` and /admin/.
 * With a key that is taken out nobody begins a session any more, nor with client secrets once no
   key of its name is left. Sessions that are open go on; whoever loses the socket of one resumes it
   with a key that is in force.

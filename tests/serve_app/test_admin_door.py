@@ -78,7 +78,7 @@ async def test_a_key_of_both_lists_is_an_api_key() -> None:
         ({}, (404, "")),
         (KEYED, (403, "can be reached from other machines")),
         ({"allow_unauthenticated": False}, (403, "can be reached from other machines")),
-        ({"api_keys": ("client",)}, (403, "has API keys")),
+        ({"api_keys": ("client",)}, (403, "asks for API keys")),
     ],
 )
 async def test_without_admin_keys_only_a_service_that_asks_nobody_is_open(
@@ -140,3 +140,36 @@ async def test_what_is_not_there_is_told_so_in_json() -> None:
             await service.post(NOWHERE, json.dumps({}).encode()),
         ):
             assert seen(answer) == (404, "not_found")
+
+
+@pytest.mark.parametrize("written", [None, "", "# rotated monthly\n"])
+@pytest.mark.parametrize("name", ["api_keys_file", "admin_keys_file"])
+async def test_a_file_without_a_key_in_it_shuts_the_door(
+    name: str, written: str | None, tmp_path: Path
+) -> None:
+    file = tmp_path / "keys"
+    if written is not None:
+        file.write_text(written)
+    async with serving(answering(), **{name: file}) as service:
+        for answer in (await service.get(NOWHERE), await service.post("/admin/drain", b"")):
+            assert seen(answer) == (403, "forbidden")
+            assert "admin_keys_file" in answer.body["error"]["message"]
+        expected = 403 if name == "api_keys_file" else 200
+        assert (await service.get("/v1/models")).status == expected
+
+
+@pytest.mark.parametrize("name", ["api_keys_file", "admin_keys_file"])
+async def test_a_file_that_is_emptied_shuts_the_door(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("s3cret\n")
+    path = "/v1/models" if name == "api_keys_file" else "/admin/sessions"
+    async with serving(answering(), **{name: file}) as service:
+        assert (await service.get(path)).status == 401
+        assert (await service.get(path, **bearer("s3cret"))).status == 200
+        file.write_bytes(b"")
+        for headers in ({}, bearer("s3cret")):
+            assert seen(await service.get(path, **headers)) == (403, "forbidden")
+            assert (await service.post("/admin/drain", b"", **headers)).status == 403
+        file.write_text("n3w\n")
+        assert (await service.get(path)).status == 401
+        assert (await service.get(path, **bearer("n3w"))).status == 200

@@ -294,3 +294,51 @@ def test_a_key_can_be_replaced_without_another_client(tmp_path: Path) -> None:
     assert [ring.owner(key) for key in ("old", "new")] == [None, alice]
     assert ring.terms(alice) == QuotaPatch()
     assert [ring.knows(alice), ring.knows(Principal("bob"))] == [True, False]
+
+
+@pytest.mark.parametrize("written", [None, "", "\n# none yet\n"])
+def test_a_key_file_without_a_key_opens_nothing_on_any_service(
+    written: str | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "keys"
+    if written is not None:
+        file.write_text(written)
+    ring = KeyRing(file=file)
+    secrets = ClientSecrets(b"key")
+    secrets.add("ek_good", replace(SECRET, principal=ANYONE), size_bytes=1, now_unix_s=100)
+    service = Doorkeeper(ring, secrets=secrets, allow_unauthenticated=True)
+    for headers in ({}, BEARER, *SHOWN):
+        assert status(service, headers) == 403
+        refusal = service.refuse(headers)
+        assert refusal is not None
+        assert (refusal.status, "auth.api_keys_file" in refusal.message) == (403, True)
+    assert service.refuse_public() is not None
+    [said] = [record.getMessage() for record in caplog.records]
+    assert str(file) in said
+    file.write_text("right")
+    assert status(service, BEARER) == 0
+    assert [status(service, {}), status(service, SHOWN[0])] == [401, 401]
+
+
+def test_a_key_file_that_is_emptied_shuts_the_door_and_is_told_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "keys"
+    file.write_text("right\n")
+    service = Doorkeeper(
+        KeyRing(file=file), secrets=ClientSecrets(b"key"), allow_unauthenticated=True
+    )
+    assert status(service, BEARER) == 0
+    file.write_text("")
+    with caplog.at_level(logging.WARNING):
+        assert [status(service, BEARER), status(service, {})] == [403, 403]
+    [said] = [record.getMessage() for record in caplog.records]
+    assert "lets nobody in" in said
+
+
+def test_the_given_keys_stay_when_the_file_is_emptied(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("right\n")
+    ring = KeyRing(["given"], file)
+    file.write_text("")
+    assert [ring.holds("given"), ring.holds("right"), ring.is_empty] == [True, False, False]

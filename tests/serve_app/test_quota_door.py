@@ -130,7 +130,10 @@ async def keyed(
     stages = directory or ScriptedDirectory(max_sessions=slots)
     async with (
         serving(
-            stages, limits=bounds, api_keys_file=file, allow_unauthenticated=not keys
+            stages,
+            limits=bounds,
+            api_keys_file=file if keys else None,
+            allow_unauthenticated=not keys,
         ) as service,
         AsyncExitStack() as stack,
     ):

@@ -24,7 +24,7 @@ from serve_app.tracing.settings import (
     ENDPOINT_VARIABLES,
     NO_TRACING,
     TracingSettings,
-    endpoint_fault,
+    own_endpoint_fault,
 )
 from session.config import SessionLimits
 from stages.contract import Plugin
@@ -165,7 +165,7 @@ class TracingArgs(_Settings):
     @field_validator("endpoint")
     @classmethod
     def _is_address(cls, endpoint: str | None) -> str | None:
-        fault = None if endpoint is None else endpoint_fault(endpoint)
+        fault = None if endpoint is None else own_endpoint_fault(endpoint)
         if fault is not None:
             raise ValueError(fault)
         return endpoint

@@ -2,7 +2,8 @@
 
 Rule 1: whoever ends a span never waits. What finds no room, and what the endpoint does not take,
         is dropped and counted.
-Rule 2: an endpoint that does not answer is told of once, and once when it answers again.
+Rule 2: an endpoint that does not answer is told of once, and once when it answers again; with a
+        status or the name of an error, never with anybody's words.
 Rule 3: closing takes no longer than CLOSE_S, whatever the endpoint does.
 """
 
@@ -11,8 +12,9 @@ import os
 import socket
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
+import requests
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
@@ -24,7 +26,13 @@ from serve_app.clock import Clock
 from serve_app.metrics.definitions import SPANS_DROPPED
 from serve_app.metrics.meter import Meter
 from serve_app.tracing.otel import SCOPE, OtelTracer
-from serve_app.tracing.settings import TracingSettings, signal_url
+from serve_app.tracing.settings import (
+    HIDDEN,
+    TracingSettings,
+    endpoint_in,
+    shown,
+    signal_url,
+)
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +40,7 @@ MOST_WAITING: Final = 2048
 BATCH_MS: Final = 1000
 """How long spans wait for company, unless OTEL_BSP_SCHEDULE_DELAY says something else."""
 CLOSE_S: Final = 1.0
+NOT_POSTED: Final = "no request went out"
 _LIBRARY_LOG: Final = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
 
 
@@ -87,18 +96,38 @@ class BoundedProcessor(SpanProcessor):
         return self._batches.force_flush(timeout_millis)
 
 
+class Post(requests.Session):
+    """What requests go out with: knows what became of the last one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outcome = NOT_POSTED
+
+    def send(self, request: requests.PreparedRequest, **how: Any) -> requests.Response:
+        """Send a request."""
+        try:
+            response = super().send(request, **how)
+        except Exception as error:
+            self.outcome = type(error).__name__
+            raise
+        self.outcome = f"status {response.status_code}"
+        return response
+
+
 class QuietExporter(SpanExporter):
     """Passes batches on and says when that begins to fail, and when it works again."""
 
-    def __init__(self, way: BoundedWay, inner: SpanExporter, url: str) -> None:
+    def __init__(self, way: BoundedWay, inner: SpanExporter, post: Post, place: str) -> None:
         self._way = way
         self._inner = inner
-        self._url = url
+        self._post = post
+        self._place = place
         self._is_failing = False
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Send a batch; called by one thread."""
         result = SpanExportResult.FAILURE
+        self._post.outcome = NOT_POSTED
         try:
             result = self._inner.export(spans)
         finally:
@@ -116,29 +145,22 @@ class QuietExporter(SpanExporter):
             return
         self._is_failing = not is_sent
         if self._is_failing:
-            log.warning("traces can not be sent to %s: %s; they are dropped", self._url, _reason())
+            sentence = "traces can not be sent to %s: %s; they are dropped"
+            log.warning(sentence, self._place, self._post.outcome)
         else:
-            log.warning("traces are sent to %s again", self._url)
+            log.warning("traces are sent to %s again", self._place)
 
 
-class _LastWord(logging.Filter):
-    """Keeps the library's last complaint instead of logging each of them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.text = "no reason is known"
+class _Silence(logging.Filter):
+    """Lets nothing through: the library logs every failure, and quotes the endpoint's words."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Take the words and let nothing through."""
-        self.text = record.getMessage()
+        """Whether a record is logged."""
+        del record
         return False
 
 
-_last_word: Final = _LastWord()
-
-
-def _reason() -> str:
-    return _last_word.text
+_silence: Final = _Silence()
 
 
 def otlp_tracer(
@@ -150,10 +172,11 @@ def otlp_tracer(
     environ: Mapping[str, str],
 ) -> tuple[OtelTracer, BoundedWay]:
     """Return what sends this process's spans to the endpoint; raises ValueError for a bad one."""
-    logging.getLogger(_LIBRARY_LOG).addFilter(_last_word)
+    logging.getLogger(_LIBRARY_LOG).addFilter(_silence)
     url = None if settings.endpoint is None else signal_url(settings.endpoint)
-    way = BoundedWay(meter)
-    exporter = QuietExporter(way, OTLPSpanExporter(endpoint=url), url or "the endpoint")
+    place = shown(url or endpoint_in(environ) or HIDDEN)
+    way, post = BoundedWay(meter), Post()
+    exporter = QuietExporter(way, OTLPSpanExporter(endpoint=url, session=post), post, place)
     delay_ms = None if "OTEL_BSP_SCHEDULE_DELAY" in environ else BATCH_MS
     batches = BatchSpanProcessor(
         exporter, max_queue_size=MOST_WAITING, schedule_delay_millis=delay_ms

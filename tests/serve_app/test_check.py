@@ -85,6 +85,10 @@ ARGS = "applications.0.args."
             f"{ARGS}tracing.endpoint: value error, 'collector:4317' is no address for OTLP",
         ),
         (
+            deploy({"tracing": {"endpoint": "http://user:pw@h:4318"}}),
+            f"{ARGS}tracing.endpoint: value error, an address with a user or a password",
+        ),
+        (
             deploy({"tracing": {"sample_ratio": 2.0}}),
             f"{ARGS}tracing.sample_ratio: input should be less than or equal to 1",
         ),

@@ -14,10 +14,13 @@ from serve_app.metrics.meter import NO_METER, Meter
 from serve_app.tracing.exporting import MOST_WAITING, BoundedWay, otlp_tracer
 from serve_app.tracing.opening import open_tracer
 from serve_app.tracing.settings import (
+    HIDDEN,
     NO_TRACING,
     TracingSettings,
     endpoint_fault,
     endpoint_in,
+    own_endpoint_fault,
+    shown,
     signal_url,
 )
 from serve_app.tracing.tracer import NO_TRACER, TraceParent
@@ -122,6 +125,50 @@ def test_an_endpoint_that_refuses_is_told_of_once_and_so_is_its_return(
     assert {record.name for record in caplog.records} == {OURS}
 
 
+def said_of(
+    endpoint: str | None, caplog: pytest.LogCaptureFixture, environ: dict[str, str]
+) -> list[str]:
+    """Send a span to an endpoint that does not take it; return what is logged."""
+    clock, meter = MonotonicClock(), CountedMeter()
+    settings = TracingSettings(endpoint)
+    tracer, way = otlp_tracer(settings, "gateway", clock=clock, meter=meter, environ=environ)
+    span = tracer.begin("unit", at_s=0.0)
+    assert span is not None
+    span.end(at_s=1.0)
+    until_dropped(way, 1)
+    tracer.close()
+    assert meter.of(SPANS_DROPPED) == {("not_sent",): 1}
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_the_words_of_an_endpoint_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with otlp_receiver() as receiver:
+        receiver.answer, receiver.reason = 400, "whatever it says"
+        [line] = said_of(receiver.endpoint, caplog, {})
+    assert "status 400;" in line
+    assert "whatever" not in caplog.text
+
+
+@pytest.mark.parametrize("of", ["file", "OTEL_EXPORTER_OTLP_ENDPOINT"])
+@pytest.mark.parametrize("path", ["", "/x?token=pw-secret"])
+def test_a_password_in_an_address_is_not_logged(
+    of: str, path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "0.5")  # else it tries for ten seconds
+    endpoint = f"http://user:pw-secret@127.0.0.1:{port}{path}"
+    if of == "file":
+        [line] = said_of(endpoint, caplog, {})
+    else:
+        monkeypatch.setenv(of, endpoint)
+        [line] = said_of(None, caplog, dict(os.environ))
+    assert f" http://127.0.0.1:{port}/" in line
+    assert "ConnectionError;" in line
+    assert "pw-secret" not in caplog.text
+    assert "user" not in caplog.text
+
+
 def test_one_that_says_nothing_costs_nobody_a_wait_and_what_finds_no_room_is_counted() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         # It takes connections and never answers; closing must not wait for the ten seconds that
@@ -158,6 +205,44 @@ def until_dropped(way: BoundedWay, spans: int) -> None:
 )
 def test_what_an_endpoint_looks_like(endpoint: str, *, is_good: bool) -> None:
     assert (endpoint_fault(endpoint) is None) is is_good
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "http://user:pw@collector:4318",
+        "http://token@collector:4318/v1/traces",
+        "http://user:p/w@collector",
+        "user:pw@collector:4318",
+    ],
+)
+def test_a_deploy_file_names_no_user_and_no_password(endpoint: str) -> None:
+    fault = own_endpoint_fault(endpoint)
+    assert fault is not None
+    assert "OTEL_EXPORTER_OTLP_TRACES_HEADERS" in fault
+    assert "pw" not in fault
+    assert "collector" not in fault
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "seen"),
+    [
+        ("http://user:pw@collector:4318/x", "http://collector:4318/x"),
+        ("https://user@[::1]:4318", "https://[::1]:4318"),
+        ("http://collector/x?token=pw#pw", "http://collector/x"),
+        ("collector:4317", "'collector:4317'"),
+        ("user:pw@collector:4317", HIDDEN),
+        ("http://user:p/w@collector:4317", HIDDEN),
+        ("http://user:1?pw@collector", HIDDEN),
+        ("http://user:1#pw@collector", HIDDEN),
+        ("http://[user:pw@collector", HIDDEN),
+        ("http://collector:port?token=pw", HIDDEN),
+    ],
+)
+def test_what_is_said_of_an_endpoint(endpoint: str, seen: str) -> None:
+    assert shown(endpoint) == seen
+    fault = endpoint_fault(endpoint)
+    assert fault is None or fault.startswith(seen)
 
 
 def test_the_signals_path_is_added_once() -> None:

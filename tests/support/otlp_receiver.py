@@ -71,6 +71,10 @@ class OtlpReceiver:
     headers: list[dict[str, str]] = field(default_factory=list)
     answer: int = 200
     """Status of its answers; what it does not answer with 200 is not kept."""
+    reason: str | None = None
+    """Words beside the status of its answers; None: the usual ones."""
+    success: int = 200
+    """Status of its answer to what it has kept."""
     refused: threading.Event = field(default_factory=threading.Event)
     _came: threading.Condition = field(default_factory=threading.Condition)
 
@@ -91,7 +95,7 @@ class OtlpReceiver:
             self.spans += spans_in(gzip.decompress(body) if is_packed else body)
             self.headers.append(headers)
             self._came.notify_all()
-        return 200
+        return self.success
 
     async def until(self, holds: Callable[[list[SpanSeen]], bool]) -> list[SpanSeen]:
         """Wait until that holds of what has come; return all of it."""
@@ -113,7 +117,7 @@ def otlp_receiver() -> Iterator[OtlpReceiver]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             headers = {name.lower(): value for name, value in self.headers.items()}
-            self.send_response(receiver.take(self.path, headers, body))
+            self.send_response(receiver.take(self.path, headers, body), receiver.reason)
             answer = ExportTraceServiceResponse().SerializeToString()
             self.send_header("Content-Type", "application/x-protobuf")
             self.send_header("Content-Length", str(len(answer)))

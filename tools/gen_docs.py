@@ -190,7 +190,7 @@ def config_page() -> str:
         NOTICE,
         "A deploy file is a Serve config file with one application, whose `import_path` is",
         "`serve_app.app:build_app`. What follows stands under its `args`. The file is checked",
-        "before anything starts: `python -m serve_app.check FILE` says what is wrong and where.",
+        "before anything starts: `.venv/bin/python -m serve_app.check FILE` says what is wrong and where.",
         "A client can change none of it. The application's `route_prefix` may be any path: keys",
         "are asked for below it as they are at `/`.",
         *section("args", model_rows(AppArgs)),

@@ -41,6 +41,9 @@ BATCH_MS: Final = 1000
 """How long spans wait for company, unless OTEL_BSP_SCHEDULE_DELAY says something else."""
 CLOSE_S: Final = 1.0
 NOT_POSTED: Final = "no request went out"
+TAKEN: Final = 2
+"""First digit of the status of what has been taken."""
+FIRST_ERROR: Final = 400
 _LIBRARY_LOG: Final = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
 
 
@@ -96,21 +99,30 @@ class BoundedProcessor(SpanProcessor):
         return self._batches.force_flush(timeout_millis)
 
 
+class NotTakenError(Exception):
+    """An answer with which nothing was taken, though the library thinks so."""
+
+
 class Post(requests.Session):
-    """What requests go out with: knows what became of the last one."""
+    """What requests go out with: knows what became of the last one.
+
+    To the library a redirect, which it does not follow, is as good as a 200.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.outcome = NOT_POSTED
 
     def send(self, request: requests.PreparedRequest, **how: Any) -> requests.Response:
-        """Send a request."""
+        """Send a request; raise NotTakenError for what is neither taken nor an error."""
         try:
             response = super().send(request, **how)
         except Exception as error:
             self.outcome = type(error).__name__
             raise
         self.outcome = f"status {response.status_code}"
+        if response.status_code < FIRST_ERROR and not response.status_code // 100 == TAKEN:
+            raise NotTakenError
         return response
 
 

@@ -141,6 +141,27 @@ def said_of(
     return [record.getMessage() for record in caplog.records]
 
 
+@pytest.mark.parametrize("status", [301, 302, 304, 307, 308, 399])
+def test_an_endpoint_that_redirects_has_taken_nothing(
+    status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with otlp_receiver() as receiver:
+        receiver.answer = status
+        [line] = said_of(receiver.endpoint, caplog, {})
+    assert line == (
+        f"traces can not be sent to {receiver.endpoint}/v1/traces: status {status}; "
+        "they are dropped"
+    )
+
+
+@pytest.mark.parametrize("status", [200, 202, 204])
+def test_every_status_of_success_means_that_the_spans_were_taken(status: int) -> None:
+    with otlp_receiver() as receiver:
+        receiver.success = status
+        assert sent(receiver.endpoint).dropped == 0
+    assert len(receiver.spans) == 1
+
+
 def test_the_words_of_an_endpoint_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     with otlp_receiver() as receiver:
         receiver.answer, receiver.reason = 400, "whatever it says"

@@ -2,10 +2,9 @@
 
 import logging
 from dataclasses import dataclass, replace
-from typing import Final
 
 from serve_app.line_bound import LineBound
-from serve_app.session_log import Facts, say
+from serve_app.session_log import NO_FACTS, Facts, say
 
 log = logging.getLogger(__name__)
 
@@ -19,22 +18,25 @@ class Line:
     level: int = logging.INFO
 
 
-MORE: Final = Line("more lines of other kinds", Facts())
-
-
 class BoundedLog:
-    """One for all sockets of a gateway."""
+    """One for all sockets of a gateway.
+
+    Each sentence at a level has a bound of its own, and there are only so many sentences: what
+    is caused of one holds back nothing of another.
+    """
 
     def __init__(self) -> None:
-        self._bound: LineBound[Line] = LineBound()
+        self._bounds: dict[tuple[int, str], LineBound[Facts]] = {}
 
     def write(self, line: Line, *, now: float, error: BaseException | None = None) -> None:
         """Write a line, or count it."""
-        if self._bound.admits(line, now=now):
+        bound = self._bounds.setdefault((line.level, line.sentence), LineBound())
+        if bound.admits(line.facts, now=now):
             say(log, line.level, line.sentence, facts=line.facts, error=error)
 
     def flush(self, now: float) -> None:
         """Tell what was counted; to be called about once a second."""
-        for line, count in self._bound.due(now=now):
-            told = line or MORE
-            say(log, told.level, told.sentence, facts=replace(told.facts, count=count))
+        for (level, sentence), bound in self._bounds.items():
+            for facts, count in bound.due(now=now):
+                told = NO_FACTS if facts is None else facts
+                say(log, level, sentence, facts=replace(told, count=count))

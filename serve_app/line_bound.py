@@ -2,7 +2,8 @@
 
 Rule 1: the first of a kind is written at once; those that follow within the period are counted.
 Rule 2: nothing is lost silently: what was counted is told once the period is over.
-Rule 3: so many kinds at once and no more; what is of a further kind is counted together.
+Rule 3: so many kinds at once and no more; what is of a further kind is counted together, and told
+        once a period too.
 """
 
 from collections.abc import Hashable
@@ -28,7 +29,7 @@ class LineBound(Generic[KindT]):
         self._period_s = period_s
         self._most_kinds = most_kinds
         self._held: dict[KindT, _Held] = {}
-        self._others = 0
+        self._others: _Held | None = None
 
     def admits(self, kind: KindT, *, now: float) -> bool:
         """Whether a line of this kind is written now; otherwise it is counted."""
@@ -37,7 +38,8 @@ class LineBound(Generic[KindT]):
             held.count += 1
             return False
         if len(self._held) >= self._most_kinds:
-            self._others += 1
+            self._others = self._others or _Held(now + self._period_s)
+            self._others.count += 1
             return False
         self._held[kind] = _Held(now + self._period_s)
         return True
@@ -55,7 +57,7 @@ class LineBound(Generic[KindT]):
             if held.count:
                 told.append((kind, held.count))
                 self._held[kind] = _Held(now + self._period_s)
-        if self._others and len(self._held) < self._most_kinds:
-            told.append((None, self._others))
-            self._others = 0
+        if self._others is not None and now >= self._others.until_s:
+            told.append((None, self._others.count))
+            self._others = None
         return told

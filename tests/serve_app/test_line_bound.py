@@ -1,5 +1,7 @@
 """However many lines are caused, few are written, and what was held back is told."""
 
+import logging
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,7 +80,48 @@ def test_a_flood_of_made_up_kinds_is_a_number_too(caplog: pytest.LogCaptureFixtu
     log.flush(10.0)
     [rest] = caplog.records[KINDS:]
     assert vars(rest)["count"] == 1_000 - KINDS
-    assert rest.message == "more lines of other kinds"
+    assert (rest.message, rest.levelname) == ("turned away", "INFO")
+    assert not hasattr(rest, "status"), "they were of many kinds"
+
+
+def test_a_flood_of_one_sentence_holds_back_nothing_of_another(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "serve_app")
+    log = BoundedLog()
+    for status in range(1_000):
+        log.write(Line("refused", Facts(status=status)), now=0.0)
+    caplog.clear()
+    log.write(Line("turned away", Facts(status=401), logging.WARNING), now=0.0)
+    log.write(Line("refused", Facts(status=401), logging.WARNING), now=0.0)
+    log.write(Line("broke", Facts(), logging.ERROR), now=0.0)
+    assert [(record.message, record.levelname) for record in caplog.records] == [
+        ("turned away", "WARNING"),
+        ("refused", "WARNING"),
+        ("broke", "ERROR"),
+    ]
+
+
+def test_too_many_kinds_of_a_warning_are_counted_as_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = BoundedLog()
+    for status in range(KINDS + 5):
+        log.write(Line("turned away", Facts(status=status), logging.WARNING), now=0.0)
+    caplog.clear()
+    log.flush(10.0)
+    [rest] = caplog.records
+    assert (rest.message, rest.levelname, vars(rest)["count"]) == ("turned away", "WARNING", 5)
+
+
+def test_further_kinds_are_told_though_the_others_go_on() -> None:
+    bound: LineBound[int] = LineBound(period_s=10, most_kinds=2)
+    told = []
+    for second in range(22):
+        for kind in range(3):
+            bound.admits(kind, now=second)
+        told += bound.due(now=second)
+    assert [count for kind, count in told if kind is None] == [11, 11]
 
 
 def test_what_is_held_back_is_asked_for_every_second() -> None:

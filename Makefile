@@ -59,7 +59,7 @@ talk: $(VENV)/.project ## talk to a running service (ARGS="--in FILE.wav --out R
 load: $(VENV)/.project ## put load on a running service (ARGS="--sessions 4 --seconds 60")
 	@$(BIN)/python -m clients.load $(or $(ARGS),--sessions 2)
 
-story: $(VENV)/.project ## list the sessions of a running service, or tell one's story (ID=sess_...)
+story: $(VENV)/.project ## list the sessions of a running service, or tell one's story (ID=sess_...; an admin key in KEY)
 	@$(BIN)/python -m tools.story $(ID) $(ARGS)
 
 # --- check -------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ray import serve
 
-from serve_app.auth import KeyRing
+from serve_app.auth import check_key_file
 from serve_app.deployments import CALLS_PER_SESSION, SPARE_CALLS, StagePlan, StageReplica
 from serve_app.gateway_replica import GatewayReplica
 from serve_app.settings import (
@@ -38,7 +38,7 @@ def build_app(args: dict[str, Any]) -> serve.Application:
     """
     parsed = read_args(args)
     for file in (parsed.auth.api_keys_file, parsed.auth.admin_keys_file):
-        KeyRing(file=file)
+        check_key_file(file)
     selected = select_model(parsed, os.environ)
     descriptor = selected.plugin.descriptor
     log.info("model: %s (%s)", descriptor.model_id, descriptor.description)

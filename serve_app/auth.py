@@ -2,7 +2,8 @@
 
 Rule 1: a key is compared with every known key in constant time.
 Rule 2: keys in a file may change while the service runs; a file that can not be read, or has a
-        wrong line, changes nothing. At the start a wrong line is a fault.
+        wrong line, changes nothing, and is logged and counted once for each change. At the start a
+        wrong line is a fault.
 Rule 3: without any key nobody comes in, unless only this machine can reach the service
         (`allow_unauthenticated`) and no file of keys is named. One that is empty or is not there
         is a mistake or a moment of its replacement, and opens nothing.
@@ -31,6 +32,8 @@ from serve_app.key_file import (
     nameless,
     read_keys,
 )
+from serve_app.metrics.definitions import KEY_FILE_FAULTS
+from serve_app.metrics.meter import NO_METER, Meter
 from session.config import ConfigPatch
 
 log = logging.getLogger(__name__)
@@ -71,9 +74,12 @@ class KeyRing:
     Raises KeyFileError when the file is there and has a wrong line at the start.
     """
 
-    def __init__(self, given: Iterable[str] = (), file: Path | None = None) -> None:
+    def __init__(
+        self, given: Iterable[str] = (), file: Path | None = None, *, meter: Meter = NO_METER
+    ) -> None:
         self._given = tuple(nameless(key.strip()) for key in given if key.strip())
         self._file = file
+        self._meter = meter
         self._from_file: tuple[ApiKey, ...] = ()
         self._read_at: tuple[int, int, int] | None = None
         self._trouble = ""
@@ -118,6 +124,7 @@ class KeyRing:
         try:
             self._refresh()
         except KeyFileError as error:
+            self._meter.count(KEY_FILE_FAULTS, "wrong")
             log.error("%s; its keys stay as they are", error)
         return self._from_file + self._given
 
@@ -129,21 +136,40 @@ class KeyRing:
             stat = self._file.stat()
             stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
             if stamp == self._read_at:
+                self._trouble = ""
                 return
             written = self._file.read_bytes()
         except OSError as error:
             if str(error) != self._trouble:  # it is read at every request
+                self._meter.count(KEY_FILE_FAULTS, "unreadable")
                 log.warning("a file of keys can not be read, its keys stay as they are: %s", error)
             self._trouble = str(error)
             return
         self._trouble = ""
         self._read_at = stamp
-        try:
-            self._from_file = read_keys(written)
-        except KeyFileError as error:
-            raise KeyFileError(f"{self._file}: {error}") from None
+        self._from_file = _keys_in(self._file, written)
+        names = {key.principal.name for key in self._from_file}
+        log.info("%s was read: %d keys, %d names", self._file, len(self._from_file), len(names))
         if not self._from_file and not self._given:
             log.error("%s has no key in it: it lets nobody in until it has one", self._file)
+
+
+def check_key_file(file: Path | None) -> None:
+    """Raise KeyFileError where a file of keys is there and has a wrong line."""
+    if file is None:
+        return
+    try:
+        written = file.read_bytes()
+    except OSError:
+        return  # it may still come, and whoever needs its keys tells of it
+    _keys_in(file, written)
+
+
+def _keys_in(file: Path, written: bytes) -> tuple[ApiKey, ...]:
+    try:
+        return read_keys(written)
+    except KeyFileError as error:
+        raise KeyFileError(f"{file}: {error}") from None
 
 
 class Doorkeeper:

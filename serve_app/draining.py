@@ -41,6 +41,8 @@ class _Period:
 
     since_s: int
     until_s: int
+    cut_before: int
+    """Sessions that deadlines had cut when it began."""
 
 
 class Draining:
@@ -72,7 +74,8 @@ class Draining:
             return
         lasts_s = self._default_s if within_s is None else within_s
         since_s = now_unix_s if before is None else before.since_s
-        self._period = _Period(since_s, now_unix_s + round(lasts_s))
+        cut_before = self._sessions.cut_at_deadline if before is None else before.cut_before
+        self._period = _Period(since_s, now_unix_s + round(lasts_s), cut_before)
         self._sessions.drain(self._clock.now() + lasts_s)
 
     def withdraw(self) -> None:
@@ -89,6 +92,13 @@ class Draining:
         is_over = len(self._sessions) == 0 and self._open_sockets() == 0
         return DrainState.DRAINED if is_over else DrainState.DRAINING
 
+    @property
+    def cut_sessions(self) -> int:
+        """How many sessions its deadline has ended since it began."""
+        if self._period is None:
+            return 0
+        return self._sessions.cut_at_deadline - self._period.cut_before
+
     def view(self) -> dict[str, object]:
         """Return what an operator is told."""
         states = Counter(session.state for session in self._sessions)
@@ -99,6 +109,7 @@ class Draining:
             "sockets": self._open_sockets(),
             "since": None if period is None else period.since_s,
             "deadline": None if period is None else period.until_s,
+            "cut_sessions": self.cut_sessions,
             "replica": self._place.replica,
             "node": self._place.node,
         }

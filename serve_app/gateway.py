@@ -108,7 +108,7 @@ class Gateway:
         self.meter = meter
         self.sessions = OpenSessions()
         self.timings = GatewayTimings(meter)
-        keys = KeyRing(settings.api_keys, settings.api_keys_file)
+        keys = KeyRing(settings.api_keys, settings.api_keys_file, meter=meter)
         self.ids = ids or RandomIds()
         self.secrets = ClientSecrets(self.ids.token().encode())
         self.door = Doorkeeper(
@@ -118,7 +118,7 @@ class Gateway:
             allowed_origins=settings.allowed_origins,
         )
         self.admin = AdminDoor(
-            KeyRing(settings.admin_keys, settings.admin_keys_file),
+            KeyRing(settings.admin_keys, settings.admin_keys_file, meter=meter),
             api_keys=keys,
             is_local=settings.allow_unauthenticated,
         )

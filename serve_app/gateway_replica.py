@@ -8,7 +8,7 @@ import ray
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
-from serve_app.auth import KeyRing
+from serve_app.auth import check_key_file
 from serve_app.exposure import listens_on_loopback
 from serve_app.gateway import Gateway
 from serve_app.metrics.exporters import read_exporters
@@ -40,8 +40,8 @@ class GatewayReplica(Gateway):
 
         # A wrong line ends this process. Were its gauges there before, they would come with each
         # attempt of Serve's, and nobody would be told that there is no gateway.
-        KeyRing(own.api_keys, own.api_keys_file)
-        KeyRing(own.admin_keys, own.admin_keys_file)
+        check_key_file(own.api_keys_file)
+        check_key_file(own.admin_keys_file)
 
         async def open_directory() -> RayStageDirectory:
             return RayStageDirectory(stage0, stage1, descriptor, settings.limits)

@@ -13,6 +13,7 @@ from serve_app.key_file import Principal
 from serve_app.session_actor import SessionActor
 from serve_app.session_log import Facts, say
 from session.ids import SessionId
+from session.leaving import AT_DEADLINE
 from session.service_stimuli import DrainRequested, DrainWithdrawn
 from session.stimuli import CloseRequested
 
@@ -28,6 +29,8 @@ class OpenSessions:
         self._owned: dict[asyncio.Task[None], Principal] = {}
         self.is_draining = False
         """No new session is to begin."""
+        self.cut_at_deadline = 0
+        """Sessions that ended because a drain's time was over, since this process began."""
 
     def __len__(self) -> int:
         return len(self._running)
@@ -93,6 +96,7 @@ class OpenSessions:
         actor = self._running.pop(task)
         del self._by_id[place]
         self._owned.pop(task, None)
+        self.cut_at_deadline += actor.end_reason == AT_DEADLINE
         if not task.cancelled() and task.exception() is not None:
             sentence, fence = "a session could not give its stages back", actor.fence
             say(log, logging.ERROR, sentence, fence, error=task.exception())

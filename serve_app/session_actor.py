@@ -117,6 +117,11 @@ class SessionActor:
         return self._session.is_over
 
     @property
+    def end_reason(self) -> str:
+        """Why it ended, as the metrics have it; of use when it is over."""
+        return self._observer.reason
+
+    @property
     def state(self) -> str:
         """Where it is: opening, active (with a client), detached or closing."""
         match self._session.life:

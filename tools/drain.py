@@ -1,10 +1,11 @@
 """Drains a running service and waits until nothing is left: `make drain`, and the hook of a pod.
 
 Rule 1: it shows what it waits for, and ends with 0 only when neither session nor socket is left.
-Rule 2: an admin key comes from the environment (KEY) or a file, never from the command line, which
-        everybody on the machine can read.
+Rule 2: an admin key comes from where `tools.admin_key` finds it.
 Rule 3: with `--only-here` the service is drained only if its gateway runs on this node. Elsewhere
         the hook waits if a drain goes on, so that a stage does not go before the last answer.
+Rule 4: it ends with 0 when nothing is left, also where the deadline cut somebody; its last line
+        then says how many. 1: the service refuses or is gone. 3: the drain was taken back.
 """
 
 import argparse
@@ -17,8 +18,9 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
+
+from tools.admin_key import find_key, new_parser
 
 PATH: Final = "/admin/drain"
 POLL_S: Final = 1.0
@@ -48,6 +50,7 @@ class View:
     sessions: dict[str, int]
     sockets: int
     deadline: int | None
+    cut_sessions: int
     node: str
 
     def __str__(self) -> str:
@@ -114,7 +117,8 @@ def wait(door: Door, view: View, clock: Time, say: Callable[[str], None]) -> int
                 say(str(error))
                 return NOT_DRAINED
     if view.state == "drained":
-        say("drained: nothing is left")
+        cut = view.cut_sessions
+        say("drained: nothing is left" + (f"; {cut} sessions cut at the deadline" if cut else ""))
         return 0
     say("not drained: the drain was taken back, or the gateway was started anew")
     return TAKEN_BACK
@@ -152,22 +156,10 @@ def own_address() -> str:
         return address
 
 
-def first_key(file: Path) -> str | None:
-    """Return the first key of a file with one a line; None where there is none."""
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return None
-    words = (line.split() for line in lines if not line.startswith("#"))
-    return next((word[0] for word in words if word), None)
-
-
 def main(arguments: list[str]) -> int:
     """Drain the service that is named, or take that back."""
     options = parser().parse_args(arguments)
-    file: Path | None = options.key_file
-    key = os.environ.get("KEY") or (None if file is None else first_key(file))
-    door, clock = Door(options.url, key), Time()
+    door, clock = Door(options.url, find_key(os.environ, options.key_file)), Time()
     if options.cancel:
         try:
             view = door.ask("DELETE")
@@ -183,10 +175,9 @@ def main(arguments: list[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return what reads the command line."""
-    parser = argparse.ArgumentParser(prog="python -m tools.drain", description=__doc__)
+    parser = new_parser("tools.drain", __doc__)
     parser.add_argument("--url", default="http://127.0.0.1:8000")
     parser.add_argument("--within-s", type=float, help="how long it may take")
-    parser.add_argument("--key-file", type=Path, help="file whose first line is an admin key")
     parser.add_argument("--only-here", action="store_true", help="only if its gateway is here")
     parser.add_argument("--cancel", action="store_true", help="take new sessions again")
     return parser

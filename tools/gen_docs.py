@@ -225,8 +225,9 @@ KEY_RULES: Final = """
 * The file is read again when it has changed; no restart is needed. Write a new one beside it and
   put it in its place with `mv`: of a file that is written in place, a half may be read. The last
   line counts also without a newline, so half a key would be a key. A file with a wrong line
-  changes nothing while the service runs, and is logged; at the start it is a fault. Messages name
-  line and field, and never a key.
+  changes nothing while the service runs, is logged and counts in `duplex_key_file_faults_total`;
+  at the start it is a fault. Messages name line and field, and never a key. A line at INFO says
+  when a file was read, and how many keys and names it has.
 * Where a file is named, keys are asked for. While it is empty or not there yet, and no key is
   given by the environment, nobody comes in (403), also on loopback, and it is logged. The same
   holds for `auth.admin_keys_file` and /admin/.

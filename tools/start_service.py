@@ -19,7 +19,8 @@ from typing import Any, Final
 
 import yaml
 
-from tools.drain import Door, Time, drain, first_key
+from tools.admin_key import first_key, service_key
+from tools.drain import Door, Time, drain
 from tools.running_service import is_ready
 
 POLL_S: Final = 0.5
@@ -90,11 +91,9 @@ def run(service: subprocess.Popen[bytes], asked: Asked, door: Door, within_s: fl
 
 def admin_key(tree: dict[str, Any], env: Mapping[str, str]) -> str | None:
     """Return an admin key of the service, where it has one."""
-    listed = env.get("DUPLEX_ADMIN_KEYS", "").split(",")
-    given = next((key.strip() for key in listed if key.strip()), None)
     args = tree.get("applications", [{}])[0].get("args") or {}
     file = (args.get("auth") or {}).get("admin_keys_file")
-    return given or (first_key(Path(file)) if file else None)
+    return service_key(env) or (first_key(Path(file)) if file else None)
 
 
 def _status(service: subprocess.Popen[bytes]) -> int | None:

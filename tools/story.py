@@ -1,9 +1,9 @@
 """Shows an operator the sessions of a running service, or the story of one, in a terminal.
 
 `python -m tools.story` lists the sessions, `python -m tools.story ID` tells the story of one.
+An admin key comes from where `tools.admin_key` finds it.
 """
 
-import argparse
 import os
 import sys
 import urllib.error
@@ -13,9 +13,9 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from serve_app.settings import ADMIN_KEYS_VARIABLE
 from serve_app.story_routes import SESSIONS_PATH
 from serve_app.story_views import EntryView, SessionsView, SessionView, StoryView
+from tools.admin_key import find_key, new_parser
 
 DEFAULT_URL: Final = "http://127.0.0.1:8000"
 TIMEOUT_S: Final = 10.0
@@ -23,13 +23,12 @@ TIMEOUT_S: Final = 10.0
 
 def main(arguments: list[str], environ: Mapping[str, str] = os.environ) -> int:
     """Print what was asked for; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tools.story", description=__doc__)
+    parser = new_parser("tools.story", __doc__)
     parser.add_argument("id", nargs="?", help="a session's id; without one, all are listed")
     parser.add_argument("--url", default=DEFAULT_URL, help=f"the service ({DEFAULT_URL})")
     parser.add_argument("--limit", type=int, default=200, help="so many entries or sessions (200)")
-    parser.add_argument("--key", help=f"an admin key; otherwise the first of {ADMIN_KEYS_VARIABLE}")
     asked = parser.parse_args(arguments)
-    key = asked.key or environ.get(ADMIN_KEYS_VARIABLE, "").partition(",")[0].strip()
+    key = find_key(environ, asked.key_file)
     path = f"{SESSIONS_PATH}/{asked.id}" if asked.id else SESSIONS_PATH
     try:
         body = _fetch(f"{asked.url.rstrip('/')}{path}?limit={asked.limit}", key)
@@ -99,7 +98,7 @@ def _entry_line(entry: EntryView) -> str:
     return f"{entry.number:6d} {entry.first_s:10.3f}{until} [{fence}] {'  '.join([name, *facts])}"
 
 
-def _fetch(url: str, key: str) -> bytes:
+def _fetch(url: str, key: str | None) -> bytes:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     request = urllib.request.Request(url, headers=headers)
     with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:

@@ -273,6 +273,13 @@ DOOR_REFUSALS: Final = counter(
     "Requests that were turned away before anything was opened for them. `429`: client secrets.",
     labels={"of": ("socket", "http"), "status": ("401", "403", "429", "503", OTHER)},
 )
+KEY_FILE_FAULTS: Final = counter(
+    GATEWAY,
+    "duplex_key_file_faults_total",
+    "Times that a request found a file of keys, API or admin, that could not be read or has a "
+    "wrong line; once for each change. Its keys then stay as they were.",
+    labels={"fault": ("unreadable", "wrong")},
+)
 ERRORS_SENT: Final = counter(
     GATEWAY,
     "duplex_errors_sent_total",

@@ -13,12 +13,15 @@ from serve_app.auth import (
     KeyRing,
     Refusal,
     asks_for_beta,
+    check_key_file,
     presented_key,
     selected_protocol,
 )
 from serve_app.client_secrets import ClientSecret, ClientSecrets
 from serve_app.key_file import ANYONE, KeyFileError, Principal, QuotaPatch
+from serve_app.metrics.definitions import KEY_FILE_FAULTS
 from session.config import ConfigPatch
+from tests.fakes.meter import CountedMeter
 
 BEARER = {"authorization": "Bearer right"}
 
@@ -247,10 +250,18 @@ def test_a_key_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
 def test_a_key_file_that_vanishes_changes_nothing(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     file.write_text("key")
-    ring = KeyRing(file=file)
+    meter = CountedMeter()
+    ring = KeyRing(file=file, meter=meter)
+    assert ring.holds("key")
+    assert meter.of(KEY_FILE_FAULTS) == {}
+    aside = file.rename(tmp_path / "aside")
+    assert [ring.holds("key"), ring.holds("key")] == [True, True]
+    assert meter.of(KEY_FILE_FAULTS) == {("unreadable",): 1}
+    aside.rename(file)
     assert ring.holds("key")
     file.unlink()
     assert ring.holds("key")
+    assert meter.of(KEY_FILE_FAULTS) == {("unreadable",): 2}
 
 
 def test_a_key_file_that_never_was_lets_nobody_in(tmp_path: Path) -> None:
@@ -264,13 +275,15 @@ def test_a_file_with_a_wrong_line_changes_nothing_and_is_told_of_once(
 ) -> None:
     file = tmp_path / "keys"
     file.write_text("s3cret name=alice\n")
-    ring = KeyRing(file=file)
+    meter = CountedMeter()
+    ring = KeyRing(file=file, meter=meter)
     file.write_text("n3w name=alice max_session=4\n")
     with caplog.at_level(logging.WARNING):
         assert [ring.holds("s3cret"), ring.holds("n3w")] == [True, False]
     [said] = [record.getMessage() for record in caplog.records]
     assert said.startswith(f"{file}: line 1: ")
     assert "n3w" not in said
+    assert meter.of(KEY_FILE_FAULTS) == {("wrong",): 1}
     file.write_text("n3w name=alice max_sessions=4\n")
     assert [ring.holds("s3cret"), ring.holds("n3w")] == [False, True]
 
@@ -280,6 +293,27 @@ def test_a_file_that_is_wrong_at_the_start_is_a_fault(tmp_path: Path) -> None:
     file.write_text("s3cret alice\n")
     with pytest.raises(KeyFileError, match="line 1: word 2"):
         KeyRing(file=file)
+    with pytest.raises(KeyFileError, match="line 1: word 2"):
+        check_key_file(file)
+    check_key_file(tmp_path / "none")
+    check_key_file(None)
+
+
+def test_a_file_that_was_read_is_told_of_once_and_without_its_keys(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "keys"
+    file.write_text("s3cret name=alice\ns4cret name=alice\ns5cret\n")
+    with caplog.at_level(logging.INFO):
+        ring = KeyRing(["given"], file)
+        assert ring.holds("s3cret")
+        file.write_text("n3w name=bob\n")
+        assert [ring.holds("n3w"), ring.holds("n3w")] == [True, True]
+    told = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert told == [
+        ("INFO", f"{file} was read: 3 keys, 2 names"),
+        ("INFO", f"{file} was read: 1 keys, 1 names"),
+    ]
 
 
 def test_a_key_can_be_replaced_without_another_client(tmp_path: Path) -> None:

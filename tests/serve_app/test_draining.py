@@ -71,6 +71,7 @@ async def test_an_answer_is_heard_to_its_end_and_then_the_socket_is_closed_for_a
         assert (line.close_code, line.close_reason) == (1012, "server_drain")
         await service.idle()
         assert service.meter.of(SESSIONS_ENDED) == {("server_drain",): 1}
+        assert (await service.get(DRAIN)).body["cut_sessions"] == 0, "it was not cut"
 
 
 async def test_a_drain_is_over_when_neither_session_nor_socket_is_left() -> None:
@@ -113,6 +114,9 @@ async def test_at_the_deadline_an_answer_is_cut() -> None:
         assert (line.close_code, line.close_reason) == (1012, "server_drain_deadline")
         await service.idle()
         assert service.meter.of(SESSIONS_ENDED) == {("server_drain_deadline",): 1}
+        assert (await service.get(DRAIN)).body["cut_sessions"] == 1
+        assert (await service.ask("DELETE", DRAIN)).body["cut_sessions"] == 0
+        assert (await drain(service)).body["cut_sessions"] == 0, "another drain counts anew"
 
 
 # --- who is let in ------------------------------------------------------------------------------

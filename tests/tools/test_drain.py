@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from session.config import SessionLimits
-from tests.fakes.server import Service, hear, serving
+from tests.fakes.server import Service, hear, serving, until
 from tests.fakes.stages import answering
-from tests.fakes.wire import update
+from tests.fakes.wire import append, update
 from tools.drain import (
     FOLLOW_S,
     NOT_DRAINED,
@@ -17,7 +17,6 @@ from tools.drain import (
     Door,
     Time,
     drain,
-    first_key,
     leave_node,
     main,
 )
@@ -59,6 +58,20 @@ async def test_it_waits_until_the_last_session_has_gone() -> None:
         assert await asked == 0
     assert told.lines[0] == "draining: 1 sessions (1 active), 1 sockets left"
     assert told.lines[-1] == "drained: nothing is left"
+
+
+async def test_who_was_cut_at_the_deadline_is_told_in_the_last_line() -> None:
+    told = Told()
+    stages = answering(hang_at_chunks=[2])
+    async with serving(stages, limits=RESUMES) as service, service.dial() as line:
+        await line.send(update(extra_body={"auto_response": True}))
+        await line.send(append(1_000))
+        await until(line, "response.speak")
+        asked = asyncio.create_task(asyncio.to_thread(drain, door(service), 0, Time(), told.say))
+        await line.wait_closed()
+        assert line.close_reason == "server_drain_deadline"
+        assert await asked == 0
+    assert told.lines[-1] == "drained: nothing is left; 1 sessions cut at the deadline"
 
 
 async def test_a_drain_that_is_taken_back_is_none() -> None:
@@ -131,9 +144,7 @@ async def test_the_command_takes_its_key_from_environment_or_file_and_can_take_i
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "keys"
-    file.write_text("# admins\n\nroot name=ops\nspare\n")
-    assert first_key(file) == "root"
-    assert first_key(tmp_path / "none") is None
+    file.write_text("root\n")
     async with serving(answering(), admin_keys=("root",)) as service:
         url = ["--url", door(service).url]
         assert await asyncio.to_thread(main, [*url, "--key-file", str(file)]) == 0

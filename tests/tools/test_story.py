@@ -1,6 +1,7 @@
 """The terminal's view of sessions, against a gateway that runs."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,12 +49,16 @@ async def test_a_list_and_a_timeline(capsys: pytest.CaptureFixture[str]) -> None
         assert part.splitlines()[-2:] == entries[-2:]
 
 
-async def test_what_can_not_be_shown_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_what_can_not_be_shown_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "keys"
+    file.write_text("secret\n")
     async with serving(answering(), admin_keys=("secret",)) as service:
         url = f"http://127.0.0.1:{service.port}"
         assert await asyncio.to_thread(main, ["--url", url], {}) == 1
         assert capsys.readouterr().err.startswith("401: ")
-        keyed = ["--url", url, "--key", "secret"]
+        keyed = ["--url", url, "--key-file", str(file)]
         assert await asyncio.to_thread(main, [*keyed, "sess_none"], {}) == 1
         assert "session_not_found" in capsys.readouterr().err
     assert main(["--url", url], {}) == 1

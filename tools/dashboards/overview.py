@@ -160,9 +160,13 @@ SOCKETS: Final = Row(
         Panel(
             title="Turned away at the door",
             description="Requests refused before anything was opened: 401 no key, 403 a page of "
-            "another origin, 429 too many, 503 not ready.",
+            "another origin, 429 too many, 503 not ready. Key file: one that could not be read, or "
+            "has a wrong line.",
             unit="ops",
-            queries=growth(d.DOOR_REFUSALS, "of", "status"),
+            queries=(
+                *growth(d.DOOR_REFUSALS, "of", "status"),
+                Query(rate(series(d.KEY_FILE_FAULTS), ("fault",)), "key file: {{fault}}"),
+            ),
         ),
         Panel(
             title="Errors sent",

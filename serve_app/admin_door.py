@@ -24,6 +24,12 @@ class AdminDoor:
         self._api_keys = api_keys
         self._is_local = is_local
 
+    @property
+    def is_open(self) -> bool:
+        """Whether no key is asked for."""
+        is_asked_for = self._admin_keys.is_configured or self._api_keys.is_configured
+        return self._is_local and not is_asked_for
+
     def refuse(self, headers: Mapping[str, str]) -> Refusal | None:
         """Judge a request. `headers` has lower-case names."""
         presented = presented_key(headers)
@@ -46,7 +52,7 @@ class AdminDoor:
                 "The file of admin keys (auth.admin_keys_file) has no key in it or is not there, "
                 "so /admin/ is shut. Put a key into it, or set DUPLEX_ADMIN_KEYS.",
             )
-        if self._is_local and not self._api_keys.is_configured:
+        if self.is_open:
             return None
         why = "asks for API keys" if self._is_local else "can be reached from other machines"
         return Refusal(

@@ -11,16 +11,15 @@ Rule 4: a client secret opens sockets and nothing else. One that is unknown or h
         refused also where no key is asked for: its session would not be the one it stands for.
 Rule 5: who comes in has a name (`Principal`), that of its key or of the key that made its secret.
         Without a key in force that has it, nobody has that name.
+Rule 6: where no key is asked for, the request names this machine or the host of an allowed origin.
 """
 
 import hmac
-import ipaddress
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 from serve_app.client_secrets import SECRET_PREFIX, ClientSecret, ClientSecrets
 from serve_app.key_file import (
@@ -34,6 +33,7 @@ from serve_app.key_file import (
 )
 from serve_app.metrics.definitions import KEY_FILE_FAULTS
 from serve_app.metrics.meter import NO_METER, Meter
+from serve_app.page_origins import PageOrigins
 from session.config import ConfigPatch
 
 log = logging.getLogger(__name__)
@@ -186,7 +186,7 @@ class Doorkeeper:
         self._keys = keys
         self._secrets = secrets
         self._allow_unauthenticated = allow_unauthenticated
-        self._allowed_origins = frozenset(origin.rstrip("/") for origin in allowed_origins)
+        self._pages = PageOrigins(allowed_origins)
 
     def refuse_public(self) -> Refusal | None:
         """Judge a request that needs no key: let it in, unless the service has no keys to ask for.
@@ -227,7 +227,7 @@ class Doorkeeper:
         if presented is not None and presented.startswith(SECRET_PREFIX):
             return Refusal(401, "A client secret only opens WebSockets; send an API key.")
         if not self._keys.is_configured:
-            return ANYONE
+            return self.refuse_host(headers) or ANYONE
         if presented is None:
             return Refusal(401, "Send an API key: 'Authorization: Bearer KEY'.")
         return Refusal(401, "This API key is not known here.")
@@ -235,17 +235,33 @@ class Doorkeeper:
     def refuse_origin(self, headers: Mapping[str, str]) -> Refusal | None:
         """Judge what a browser says of the page that asks; other clients say nothing."""
         origin = headers.get("origin")
-        if origin is None or self._is_allowed(origin, headers.get("host", "")):
+        if origin is None or self._pages.may_connect(origin, headers.get("host", "")):
+            return None
+        return _foreign(origin)
+
+    def refuse_operating_page(self, headers: Mapping[str, str]) -> Refusal | None:
+        """Judge a page that would change what all have: that of another local port may not."""
+        origin = headers.get("origin")
+        if origin is None or self._pages.may_operate(origin, headers.get("host", "")):
+            return None
+        return _foreign(origin)
+
+    def refuse_host(self, headers: Mapping[str, str]) -> Refusal | None:
+        """Judge which host is asked for, where no key is."""
+        if self._pages.is_known_host(headers.get("host", "")):
             return None
         return Refusal(
             403,
-            f"Pages of {origin} may not connect here; list the origin in "
-            "gateway.allowed_origins of the deploy file.",
+            "This service asks for no key, so it answers to localhost, 127.0.0.1 and [::1] alone. "
+            "Ask by one of these; or set API keys (DUPLEX_API_KEYS or auth.api_keys_file), or list "
+            "the page's origin in gateway.allowed_origins of the deploy file.",
         )
 
     def admit_socket(self, headers: Mapping[str, str], *, now_unix_s: int) -> Admitted | Refusal:
         """Judge a WebSocket: a browser's page must be ours, and a key or secret must be right."""
         refusal = self.refuse_origin(headers) or self.refuse_public()
+        if refusal is None and not self._keys.is_configured:
+            refusal = self.refuse_host(headers)
         if refusal is not None:
             return refusal
         presented = presented_key(headers)
@@ -266,13 +282,13 @@ class Doorkeeper:
             return not self._keys.is_configured
         return self._keys.knows(principal)
 
-    def _is_allowed(self, origin: str, host: str) -> bool:
-        if origin.rstrip("/") in self._allowed_origins:
-            return True
-        asked_from = _host_name(origin)
-        return asked_from != "" and (
-            _is_loopback(asked_from) or asked_from == _host_name(f"//{host}")
-        )
+
+def _foreign(origin: str) -> Refusal:
+    return Refusal(
+        403,
+        f"Pages of {origin} may not connect here; list the origin in gateway.allowed_origins of "
+        "the deploy file.",
+    )
 
 
 def presented_key(headers: Mapping[str, str]) -> str | None:
@@ -301,19 +317,3 @@ def asks_for_beta(headers: Mapping[str, str]) -> bool:
     """Whether a client says that it speaks the shapes of the API's beta."""
     named = [value.strip().lower() for value in headers.get("openai-beta", "").split(",")]
     return BETA_HEADER_VALUE in named or BETA_PROTOCOL in offered_protocols(headers)
-
-
-def _host_name(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

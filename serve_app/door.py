@@ -68,10 +68,19 @@ class HttpDoor:
             if from_elsewhere is not None:
                 return from_elsewhere
         if path.startswith(ADMIN_PATHS):
-            return self._admin.refuse(headers)
+            return self._refuse_operator(scope["method"], headers)
         if path.startswith(self._key_paths):
             return self._door.refuse(headers)
         return self._door.refuse_public()
+
+    def _refuse_operator(self, method: str, headers: Headers) -> Refusal | None:
+        if method not in READING_METHODS:
+            from_elsewhere = self._door.refuse_operating_page(headers)
+            if from_elsewhere is not None:
+                return from_elsewhere
+        if self._admin.is_open:
+            return self._door.refuse_host(headers)
+        return self._admin.refuse(headers)
 
 
 def path_in(scope: Scope) -> str | None:

@@ -236,6 +236,10 @@ KEY_RULES: Final = """
   with a key that is in force.
 * Keys of `DUPLEX_API_KEYS` have no names. Where no key is asked for, all clients are one:
   `anyone`.
+* Where no key is asked for, requests to /v1/, /admin/, /metrics and sockets must name `localhost`,
+  an address of loopback or the host of an allowed origin (`Host`), or get 403: the page of a
+  stranger may have its own name lead to this machine. Pages of other local ports may talk; what
+  stands under /admin/ is changed only by pages of its own host and port, or an allowed origin.
 * A client over its quota gets an `error` (`session_quota_exceeded`, `rate_limit_exceeded`), then
   close 1013, before any stage is asked; a refused try is not counted, and a resume is no open.
   Sessions that are opened with a client secret count against the key that made it.

@@ -150,7 +150,8 @@ async def test_a_file_without_a_key_in_it_shuts_the_door(
     file = tmp_path / "keys"
     if written is not None:
         file.write_text(written)
-    async with serving(answering(), **{name: file}) as service:
+    settings: dict[str, Any] = {name: file}
+    async with serving(answering(), **settings) as service:
         for answer in (await service.get(NOWHERE), await service.post("/admin/drain", b"")):
             assert seen(answer) == (403, "forbidden")
             assert "admin_keys_file" in answer.body["error"]["message"]
@@ -163,7 +164,8 @@ async def test_a_file_that_is_emptied_shuts_the_door(name: str, tmp_path: Path) 
     file = tmp_path / "keys"
     file.write_text("s3cret\n")
     path = "/v1/models" if name == "api_keys_file" else "/admin/sessions"
-    async with serving(answering(), **{name: file}) as service:
+    settings: dict[str, Any] = {name: file}
+    async with serving(answering(), **settings) as service:
         assert (await service.get(path)).status == 401
         assert (await service.get(path, **bearer("s3cret"))).status == 200
         file.write_bytes(b"")

@@ -24,6 +24,7 @@ from session.config import ConfigPatch
 from tests.fakes.meter import CountedMeter
 
 BEARER = {"authorization": "Bearer right"}
+LOCAL = {"host": "127.0.0.1:8000"}
 
 
 RIGHT = Principal("key_27042f4e")
@@ -78,7 +79,7 @@ def test_without_keys_nobody_comes_in_and_is_told_why() -> None:
 
 
 def test_unauthenticated_use_must_be_allowed_in_words() -> None:
-    assert status(door(allow=True), {}) == 0
+    assert status(door(allow=True), LOCAL) == 0
     assert door(allow=True).refuse_public() is None
 
 
@@ -132,8 +133,8 @@ def test_the_key_is_never_selected_as_subprotocol() -> None:
 # --- client secrets -----------------------------------------------------------------------------
 
 SHOWN = [
-    {"authorization": "Bearer ek_good"},
-    {"sec-websocket-protocol": "realtime, openai-insecure-api-key.ek_good"},
+    LOCAL | {"authorization": "Bearer ek_good"},
+    LOCAL | {"sec-websocket-protocol": "realtime, openai-insecure-api-key.ek_good"},
 ]
 
 
@@ -169,7 +170,7 @@ def test_a_client_secret_opens_nothing_where_nobody_comes_in() -> None:
 
 @pytest.mark.parametrize("service", [door("right"), door(allow=True)], ids=["keys", "open"])
 def test_an_unknown_secret_is_refused_also_where_no_key_is_asked_for(service: Doorkeeper) -> None:
-    refusal = service.admit_socket({"authorization": "Bearer ek_bad"}, now_unix_s=100)
+    refusal = service.admit_socket(LOCAL | {"authorization": "Bearer ek_bad"}, now_unix_s=100)
     assert isinstance(refusal, Refusal)
     assert (refusal.status, "client secret" in refusal.message) == (401, True)
 
@@ -190,7 +191,7 @@ def test_an_api_key_may_look_like_a_secret() -> None:
 
 def test_who_comes_with_a_key_or_without_brings_no_settings() -> None:
     assert door("right").admit_socket(BEARER, now_unix_s=100) == Admitted(RIGHT)
-    assert door(allow=True).admit_socket({}, now_unix_s=100) == Admitted(ANYONE)
+    assert door(allow=True).admit_socket(LOCAL, now_unix_s=100) == Admitted(ANYONE)
     assert Admitted(ANYONE).settings == ConfigPatch()
     assert Admitted(ANYONE, SECRET).settings == VOICE
 

@@ -1,6 +1,7 @@
 """Who may come in: keys, client secrets and a page's origin. Decided before a socket opens.
 
-Rule 1: a key is compared with every known key in constant time.
+Rule 1: a key is looked up by its SHA-256 and what is found is compared in constant time, so that
+        the time taken says nothing about a key that is in force, nor grows with their number.
 Rule 2: keys in a file may change while the service runs; a file that can not be read, or has a
         wrong line, changes nothing, and is logged and counted once for each change. At the start a
         wrong line is a fault.
@@ -14,7 +15,6 @@ Rule 5: who comes in has a name (`Principal`), that of its key or of the key tha
 Rule 6: where no key is asked for, the request names this machine or the host of an allowed origin.
 """
 
-import hmac
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -31,6 +31,7 @@ from serve_app.key_file import (
     nameless,
     read_keys,
 )
+from serve_app.key_table import KeyTable
 from serve_app.metrics.definitions import KEY_FILE_FAULTS
 from serve_app.metrics.meter import NO_METER, Meter
 from serve_app.page_origins import PageOrigins
@@ -81,6 +82,7 @@ class KeyRing:
         self._file = file
         self._meter = meter
         self._from_file: tuple[ApiKey, ...] = ()
+        self._table = KeyTable(self._given)
         self._read_at: tuple[int, int, int] | None = None
         self._trouble = ""
         self._refresh()
@@ -93,18 +95,11 @@ class KeyRing:
     @property
     def is_empty(self) -> bool:
         """Whether there is no key at all."""
-        return not self._keys()
+        return not self._keys().keys
 
     def owner(self, presented: str) -> Principal | None:
         """Return whose key `presented` is; None when it is none of the keys."""
-        candidate = presented.encode()
-        # Every key is compared, so that the time taken says nothing about which one came close.
-        owners = [
-            key.principal
-            for key in self._keys()
-            if hmac.compare_digest(candidate, key.value.encode())
-        ]
-        return owners[0] if owners else None
+        return self._keys().owner(presented)
 
     def holds(self, presented: str) -> bool:
         """Whether `presented` is one of the keys."""
@@ -112,21 +107,20 @@ class KeyRing:
 
     def knows(self, principal: Principal) -> bool:
         """Whether a key of this owner is in force."""
-        return any(key.principal == principal for key in self._keys())
+        return self._keys().knows(principal)
 
     def terms(self, principal: Principal) -> QuotaPatch:
         """Return what is set for an owner, by whichever of its keys."""
-        own = (key.terms.changes for key in self._keys() if key.principal == principal)
-        return QuotaPatch(tuple(change for changes in own for change in changes))
+        return self._keys().terms(principal)
 
-    def _keys(self) -> tuple[ApiKey, ...]:
-        """Return the keys; first those of the file, where a key may have a name."""
+    def _keys(self) -> KeyTable:
+        """Return the keys in force."""
         try:
             self._refresh()
         except KeyFileError as error:
             self._meter.count(KEY_FILE_FAULTS, "wrong")
             log.error("%s; its keys stay as they are", error)
-        return self._from_file + self._given
+        return self._table
 
     def _refresh(self) -> None:
         """Read the file again when it has changed; raises KeyFileError, once for each change."""
@@ -148,6 +142,7 @@ class KeyRing:
         self._trouble = ""
         self._read_at = stamp
         self._from_file = _keys_in(self._file, written)
+        self._table = KeyTable(self._from_file + self._given)
         names = {key.principal.name for key in self._from_file}
         log.info("%s was read: %d keys, %d names", self._file, len(self._from_file), len(names))
         if not self._from_file and not self._given:

@@ -4,7 +4,7 @@
     KEY name=alice max_sessions=4 max_opens_per_minute=30
 
 Rule 1: a line that is wrong makes the whole file wrong: whoever misspells a bound would set none.
-Rule 2: a fault names the line and the field, never a key.
+Rule 2: a fault names the line and the field, never a key. Of many faults the first are told.
 Rule 3: keys with one name are one client, so that a key can be replaced without a hole. What one
         of their lines says of its bounds holds for all of them.
 """
@@ -25,6 +25,8 @@ LARGEST: Final = 1_000_000
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _NAMELESS: Final = "key_"
 ANYONE_NAME: Final = "anyone"
+_MOST_TOLD: Final = 10
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,21 +92,27 @@ def nameless(value: str) -> ApiKey:
 def read_keys(written: bytes) -> tuple[ApiKey, ...]:
     """Return the keys that are written in a file; raises KeyFileError, which has every fault."""
     try:
-        text = written.decode()
+        text = written.decode("utf-8-sig")  # some editors begin a file with a mark
     except UnicodeDecodeError:
         raise KeyFileError("the file is not UTF-8") from None
     lines, faults = [], []
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(_LINE_END.split(text), start=1):
         words = line.split()
         if not words or words[0].startswith(COMMENT):
             continue
         try:
+            if not line.replace("\t", " ").isprintable():
+                raise KeyFileError(
+                    "it has a character that is not seen, such as a control character"
+                )
             lines.append(_Line(number, _read_line(words)))
         except KeyFileError as error:
             faults.append(f"line {number}: {error}")
     faults += [*_twins(lines), *_contradictions(lines)]
     if faults:
-        raise KeyFileError("; ".join(faults))
+        more = len(faults) - _MOST_TOLD
+        told = [*faults[:_MOST_TOLD], *([f"and {more} more faults"] if more > 0 else [])]
+        raise KeyFileError("; ".join(told))
     return tuple(line.key for line in lines)
 
 

@@ -18,7 +18,8 @@ from serve_app.auth import (
     selected_protocol,
 )
 from serve_app.client_secrets import ClientSecret, ClientSecrets
-from serve_app.key_file import ANYONE, KeyFileError, Principal, QuotaPatch
+from serve_app.key_file import ANYONE, ApiKey, KeyFileError, Principal, QuotaPatch
+from serve_app.key_table import KeyTable
 from serve_app.metrics.definitions import KEY_FILE_FAULTS
 from session.config import ConfigPatch
 from tests.fakes.meter import CountedMeter
@@ -377,3 +378,30 @@ def test_the_given_keys_stay_when_the_file_is_emptied(tmp_path: Path) -> None:
     ring = KeyRing(["given"], file)
     file.write_text("")
     assert [ring.holds("given"), ring.holds("right"), ring.is_empty] == [True, False, False]
+
+
+class Uncompared(str):
+    """A key that must never be compared with another one."""
+
+    read = 0
+
+    def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+        """Count, and return the bytes."""
+        self.read += 1
+        return super().encode(encoding, errors)
+
+
+def test_a_wrong_key_is_compared_with_no_other_however_many_there_are() -> None:
+    values = [Uncompared(f"key-{number}") for number in range(1000)]
+    table = KeyTable([ApiKey(value, RIGHT) for value in values])
+    known = [value.read for value in values]
+    assert [table.owner(wrong) for wrong in ("", "key-", "key-1000", "KEY-1")] == [None] * 4
+    assert [value.read for value in values] == known
+    assert table.owner("key-7") == RIGHT
+    assert sum(value.read for value in values) == sum(known) + 1
+
+
+def test_of_two_owners_of_one_key_the_first_has_it() -> None:
+    first, second = Principal("first"), Principal("second")
+    table = KeyTable([ApiKey("k", first), ApiKey("k", second)])
+    assert (table.owner("k"), table.knows(second), table.knows(RIGHT)) == (first, True, False)

@@ -97,6 +97,25 @@ def test_keys_with_one_name_may_each_say_a_part_of_what_it_may_have() -> None:
     assert {key.principal for key in keys} == {Principal("a")}
 
 
+def test_of_very_many_faults_the_first_are_told_and_the_others_counted() -> None:
+    said = fault("\n".join(f"k{number} x" for number in range(100_000))).split("; ")
+    assert [part.partition(":")[0] for part in said[:-1]] == [f"line {n}" for n in range(1, 11)]
+    assert said[-1] == "and 99990 more faults"
+    assert len(fault("\n".join(f"k{number} x" for number in range(10))).split("; ")) == 10
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", ""])
+def test_a_mark_at_the_beginning_and_any_end_of_line_are_no_part_of_a_key(end: str) -> None:
+    first, *others = read_keys(f"\ufeffs3cret name=a{end}".encode())
+    assert (first.value, first.principal.name, others) == ("s3cret", "a", [])
+
+
+@pytest.mark.parametrize("mark", ["\0", "\x1b", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\ufeff"])
+def test_a_character_that_is_not_seen_is_a_fault(mark: str) -> None:
+    for text in (f"k\nl{mark}m name=a", f"k\n{mark}l", f"k\nl{mark}", f"k\nl name=a{mark}"):
+        assert fault(text).startswith("line 2: "), text
+
+
 def test_a_file_of_no_text_is_a_fault() -> None:
     with pytest.raises(KeyFileError, match="not UTF-8"):
         read_keys(b"\xff\xfe")

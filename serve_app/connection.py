@@ -182,8 +182,7 @@ class Connection:
 
     def _begin(self, config: SessionConfig, event_id: str | None = None) -> None:
         if self._host.sessions.is_draining:
-            self._lobby.say_draining(event_id)
-            self._close(SERVICE_RESTART, AT_QUIET)
+            self._leave_for_drain(event_id)
             return
         is_resumable = self._host.is_resumable
         asked = OpenRequested(event_id, self._attachment, is_resumable=is_resumable)
@@ -217,11 +216,18 @@ class Connection:
         self._lobby.outbound.finish()
 
     def _time_out(self) -> None:
+        if self._host.sessions.is_draining:
+            self._leave_for_drain(None)
+            return
         if self._host.kit.greets:
             self._begin(self._host.defaults)
             return
         self._lobby.say_time_is_up()
         self._close(1000, "config_timeout")
+
+    def _leave_for_drain(self, event_id: str | None) -> None:
+        self._lobby.say_draining(event_id)
+        self._close(SERVICE_RESTART, AT_QUIET)
 
     def _new_reader(self) -> Reader:
         return self._host.kit.new_reader(self._opening.habits)

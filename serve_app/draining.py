@@ -4,6 +4,7 @@ Rule 1: it is asked for as often as one likes. Asked again, it goes on; with ano
         holds from now on.
 Rule 2: a socket that may resume a session is let in, because its session is here. One that will
         surely begin a new session is refused in its handshake, where load balancers understand it.
+        At the deadline nothing is left to resume: from then on every socket is refused so.
 Rule 3: it lives in this replica's memory. A replica that is started anew is in service.
 """
 
@@ -83,6 +84,12 @@ class Draining:
         if self._period is not None:
             self._period = None
             self._sessions.stay()
+
+    @property
+    def is_past_deadline(self) -> bool:
+        """Whether nothing that was open may be open any more."""
+        until_s = self._sessions.drain_until_s
+        return until_s is not None and self._clock.now() >= until_s
 
     @property
     def state(self) -> DrainState:

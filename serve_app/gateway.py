@@ -195,6 +195,8 @@ class Gateway:
         """Whether a socket can only begin a session, and none begins any more."""
         if not self.sessions.is_draining:
             return False
+        if self.draining.is_past_deadline:
+            return True
         try:
             kit = choose(socket.query_params, socket.headers)
         except UnsupportedOption:

@@ -2,6 +2,7 @@
 
 Rule 1: nothing here begins a session; the connection does.
 Rule 2: a socket has until one moment to begin a session, however often it waits for that moment.
+Rule 3: a drain's deadline is the end of that time too, also of a drain that begins in the meantime.
 """
 
 from collections.abc import Callable
@@ -48,6 +49,7 @@ class Lobby:
         self.outbound = host.lobby(attachment, opening)
         self._until_s = self._clock.now() + host.world.limits.config_timeout_s
         self._timer: Timer | None = None
+        self._time_is_up: Callable[[], None] | None = None
 
     def greet(self) -> None:
         """Tell the client of its session. Its first event opens the stages, with its settings."""
@@ -99,12 +101,23 @@ class Lobby:
 
     def wait(self, call: Callable[[], None]) -> None:
         """Call when the client's time to begin a session is up."""
-        self._timer = self._clock.call_at(self._until_s, call)
+        self._time_is_up = call
+        self._host.sessions.tell_of_drains(self._set_timer)
+        self._set_timer()
 
     def stop_waiting(self) -> None:
         """Give the client all the time it needs."""
+        self._host.sessions.tell_no_more(self._set_timer)
         if self._timer is not None:
             self._timer.cancel()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._time_is_up is not None:
+            drain_until_s = self._host.sessions.drain_until_s
+            until_s = self._until_s if drain_until_s is None else min(self._until_s, drain_until_s)
+            self._timer = self._clock.call_at(until_s, self._time_is_up)
 
 
 def _refusal(config: SessionConfig, profile: ModelProfile) -> ClientError | None:

@@ -6,7 +6,7 @@ session must still give its stages back.
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from serve_app.dialects import Dialect
 from serve_app.key_file import Principal
@@ -27,10 +27,16 @@ class OpenSessions:
         self._running: dict[asyncio.Task[None], SessionActor] = {}
         self._by_id: dict[tuple[SessionId, Dialect], SessionActor] = {}
         self._owned: dict[asyncio.Task[None], Principal] = {}
-        self.is_draining = False
-        """No new session is to begin."""
         self.cut_at_deadline = 0
         """Sessions that ended because a drain's time was over, since this process began."""
+        self._without: set[Callable[[], None]] = set()
+        self.drain_until_s: float | None = None
+        """When a drain is over at the latest, by the sessions' clock; None while there is none."""
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether no new session is to begin."""
+        return self.drain_until_s is not None
 
     def __len__(self) -> int:
         return len(self._running)
@@ -66,15 +72,25 @@ class OpenSessions:
 
     def drain(self, until_s: float) -> None:
         """Have every session end at a quiet moment, or at a time of the sessions' clock."""
-        self.is_draining = True
+        self.drain_until_s = until_s
         for actor in self:
             actor.post(DrainRequested(until_s))
+        self._tell_those_without()
 
     def stay(self) -> None:
         """Let sessions begin again, and those that have not ended go on."""
-        self.is_draining = False
+        self.drain_until_s = None
         for actor in self:
             actor.post(DrainWithdrawn())
+        self._tell_those_without()
+
+    def tell_of_drains(self, call: Callable[[], None]) -> None:
+        """Call for a socket that has no session whenever a drain begins, changes or is over."""
+        self._without.add(call)
+
+    def tell_no_more(self, call: Callable[[], None]) -> None:
+        """Such a socket has a session, or is gone; harmless when it was never told."""
+        self._without.discard(call)
 
     async def close_all(self, reason: str, *, within_s: float) -> None:
         """Ask every session to close, and wait for their stages to be free."""
@@ -91,6 +107,10 @@ class OpenSessions:
         """Wait until no session is left."""
         while self._running:
             await asyncio.wait(set(self._running))
+
+    def _tell_those_without(self) -> None:
+        for call in list(self._without):
+            call()
 
     def _ended(self, task: asyncio.Task[None], place: tuple[SessionId, Dialect]) -> None:
         actor = self._running.pop(task)

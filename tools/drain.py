@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from serve_app.clock import unix_now_s
 from tools.admin_key import find_key, new_parser
 
 PATH: Final = "/admin/drain"
@@ -29,8 +30,12 @@ FOLLOW_S: Final = 15.0
 """Pods that are deleted together do not begin together: so long a drain may take to begin."""
 PATIENCE_S: Final = 30.0
 """A service that does not answer for so long is gone."""
+OVERTIME_S: Final = 60.0
+"""So long after its deadline a drain may take: a session is over when its stages are free, and a
+stage call that hangs is given up after `stage_timeout_s`, 30 s as it comes."""
 NOT_DRAINED: Final = 1
 TAKEN_BACK: Final = 3
+HANGS: Final = 4
 
 
 class NotAnswered(Exception):
@@ -88,6 +93,7 @@ class Time:
     """The clock, and what waits."""
 
     now: Callable[[], float] = time.monotonic
+    unix_now: Callable[[], float] = unix_now_s
     sleep: Callable[[float], None] = time.sleep
 
 
@@ -108,6 +114,9 @@ def wait(door: Door, view: View, clock: Time, say: Callable[[str], None]) -> int
         if str(view) != told or clock.now() - told_at_s >= TELL_EVERY_S:
             told, told_at_s = str(view), clock.now()
             say(f"draining: {told} left")
+        if view.deadline is not None and clock.unix_now() >= view.deadline + OVERTIME_S:
+            say(f"not drained {OVERTIME_S:g} s after the deadline, a stage may hang: {view} left")
+            return HANGS
         clock.sleep(POLL_S)
         try:
             view = door.ask("GET")

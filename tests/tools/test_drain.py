@@ -12,10 +12,13 @@ from tests.fakes.stages import answering
 from tests.fakes.wire import append, update
 from tools.drain import (
     FOLLOW_S,
+    HANGS,
     NOT_DRAINED,
+    OVERTIME_S,
     TAKEN_BACK,
     Door,
     Time,
+    View,
     drain,
     leave_node,
     main,
@@ -35,7 +38,7 @@ class Told:
         self.lines.append(text)
 
     def clock(self) -> Time:
-        return Time(now=lambda: self.now_s, sleep=self._sleep)
+        return Time(now=lambda: self.now_s, unix_now=lambda: self.now_s, sleep=self._sleep)
 
     def _sleep(self, seconds: float) -> None:
         self.now_s += seconds
@@ -90,6 +93,25 @@ async def test_a_drain_that_is_taken_back_is_none() -> None:
         rc = await asyncio.to_thread(drain, asked, None, told.clock(), told.say)
     assert rc == TAKEN_BACK
     assert told.lines[-1].startswith("not drained")
+
+
+def test_a_drain_that_a_stage_holds_up_is_waited_for_only_so_long() -> None:
+    deadline = 100
+    told = Told()
+    left = View("draining", {"opening": 1, "closing": 0}, 0, deadline, 0, "here")
+
+    class Held(Door):
+        """Its session never gives its stages back."""
+
+        def ask(self, method: str, fields: object = None) -> View:
+            return left
+
+    rc = drain(Held("http://held", None), None, told.clock(), told.say)
+    assert (rc, told.now_s) == (HANGS, deadline + OVERTIME_S)
+    assert told.lines[-1] == (
+        "not drained 60 s after the deadline, a stage may hang: "
+        "1 sessions (1 opening), 0 sockets left"
+    )
 
 
 async def test_who_has_no_key_is_told_the_servers_words() -> None:

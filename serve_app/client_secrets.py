@@ -63,6 +63,14 @@ class ClientSecrets:
 
         `size_bytes` is what its settings are counted as.
         """
+        self.make_room(size_bytes, now_unix_s=now_unix_s)
+        digest = self._digest(value)
+        self._held[digest] = _Held(secret, size_bytes)
+        self._size_bytes += size_bytes
+        heappush(self._by_expiry, (secret.expires_unix_s, digest))
+
+    def make_room(self, size_bytes: int, *, now_unix_s: int) -> None:
+        """Forget what has expired; raise LimitError where there is no room for one more."""
         self._forget_expired(now_unix_s)
         is_full = len(self._held) >= self._most
         if is_full or self._size_bytes + size_bytes > self._most_bytes:
@@ -70,10 +78,6 @@ class ClientSecrets:
                 "too many client secrets are in force: let them expire sooner (expires_after), or "
                 "give one to several clients"
             )
-        digest = self._digest(value)
-        self._held[digest] = _Held(secret, size_bytes)
-        self._size_bytes += size_bytes
-        heappush(self._by_expiry, (secret.expires_unix_s, digest))
 
     def find(self, value: str, *, now_unix_s: int) -> ClientSecret | None:
         """Return what a value is good for; None when it is unknown or has expired."""

@@ -1,6 +1,8 @@
 """Where a gateway's clients get what they may have: bounds, sessions that there are, the time."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from serve_app.auth import KeyRing
 from serve_app.clock import Clock
@@ -27,10 +29,14 @@ class QuotaDesk:
         """Return what a client may have."""
         return self._keys.terms(who).apply_to(self._usual)
 
-    def open(self, who: Principal) -> None:
-        """Count that a client opens a session now; raises QuotaExceeded."""
-        has = self._sessions.held_by(who)
-        self._quotas.open(who, self.quota(who), sessions=has, now=self._clock.now())
+    def open(self, who: Principal) -> Callable[[], None]:
+        """Count that a client opens a session now; raises QuotaExceeded.
+
+        Returns what takes the count back.
+        """
+        has, now = self._sessions.held_by(who), self._clock.now()
+        self._quotas.open(who, self.quota(who), sessions=has, now=now)
+        return partial(self._quotas.take_back_open, who, at=now)
 
     def make_secret(self, who: Principal) -> None:
         """Count that a client makes a client secret now; raises QuotaExceeded."""

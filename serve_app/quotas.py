@@ -2,7 +2,7 @@
 
 Rule 1: what a client may do is decided in one step: it is counted, or it is refused and is not.
 Rule 2: a refused try costs nothing: a client that tries again and again gets in as soon as one
-        that waits.
+        that waits. One that a stage had no free slot for is given back.
 Rule 3: sessions are not counted here, up and down: whoever asks says how many there are.
 Rule 4: the last minute is remembered and nothing else, so there is never more than was let in
         during one minute, however many clients there are or were.
@@ -46,6 +46,12 @@ class LastMinute:
         self._times[who] = times
         self._times.move_to_end(who)
         self._forget(now)
+
+    def take_back(self, who: Principal, *, at: float) -> None:
+        """Forget that `who` was let in at a time."""
+        times = self._times.get(who)
+        if times is not None and at in times:
+            times.remove(at)
 
     def rate(self, who: Principal, limit: int, *, now: float) -> RateLimit:
         """Return what is left, and how long until everything is."""
@@ -94,6 +100,10 @@ class Quotas:
                 retry_after_s=wait_s,
             )
         self._opens.add(who, now=now)
+
+    def take_back_open(self, who: Principal, *, at: float) -> None:
+        """Count an open no more that was counted at a time, if it was."""
+        self._opens.take_back(who, at=at)
 
     def make_secret(self, who: Principal, quota: Quota, *, now: float) -> None:
         """Count a client secret: as many a minute as opens; raises QuotaExceeded."""

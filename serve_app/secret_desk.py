@@ -56,6 +56,8 @@ def make_secret(
     settings, config = _read_settings(asked.session or {}, model)
     secret = ClientSecret(now_unix_s + asked.lifetime_s, principal, settings)
     value = SECRET_PREFIX + ids.token()
+    # Nothing is counted for a secret that there is no room for.
+    secrets.make_room(len(body), now_unix_s=now_unix_s)
     quotas.make_secret(principal)
     secrets.add(value, secret, size_bytes=len(body), now_unix_s=now_unix_s)
     session = _shown(config, SessionId(ids.new("sess")))

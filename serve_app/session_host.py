@@ -5,6 +5,7 @@ from functools import partial
 from typing import Final
 
 from serve_app.clock import unix_now_s
+from serve_app.counted_stages import CountedStages
 from serve_app.dialects import DUPLEX, DialectKit, EncodingProjector
 from serve_app.key_file import ANYONE, Principal
 from serve_app.no_stages import NoStages
@@ -67,7 +68,7 @@ class SessionHost:
         directory: StageDirectory = self.world.directory
         owner: Principal | None = self.owner
         try:
-            self.desk.open(self.owner)
+            directory = CountedStages(directory, self.desk.open(self.owner))
         except QuotaExceeded as error:
             # No work is done for it either: its voice is not prepared.
             config = replace(config, ref_audio=b"")

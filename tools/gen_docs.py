@@ -226,7 +226,9 @@ KEY_RULES: Final = """
   put it in its place with `mv`: of a file that is written in place, a half may be read. The last
   line counts also without a newline, so half a key would be a key. A file with a wrong line
   changes nothing while the service runs, is logged and counts in `duplex_key_file_faults_total`;
-  at the start it is a fault. Messages name line and field, and never a key. A line at INFO says
+  at the start it is a fault. Messages name line and field, and never a key; of many faults,
+  the first ten. A mark at the beginning of the file (BOM) is passed over; another character that
+  is not seen is a fault. A line at INFO says
   when a file was read, and how many keys and names it has.
 * Where a file is named, keys are asked for. While it is empty or not there yet, and no key is
   given by the environment, nobody comes in (403), also on loopback, and it is logged. The same
@@ -241,7 +243,8 @@ KEY_RULES: Final = """
   stranger may have its own name lead to this machine. Pages of other local ports may talk; what
   stands under /admin/ is changed only by pages of its own host and port, or an allowed origin.
 * A client over its quota gets an `error` (`session_quota_exceeded`, `rate_limit_exceeded`), then
-  close 1013, before any stage is asked; a refused try is not counted, and a resume is no open.
+  close 1013, before any stage is asked; a refused try is not counted, nor one that finds no free
+  slot, and a resume is no open.
   Sessions that are opened with a client secret count against the key that made it.
 """
 

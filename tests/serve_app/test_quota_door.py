@@ -213,6 +213,19 @@ async def test_a_session_that_could_not_open_gives_its_place_back(tmp_path: Path
         assert await closing(full) == 1013
 
 
+async def test_a_try_that_finds_no_free_slot_is_no_open(tmp_path: Path) -> None:
+    async with keyed(tmp_path, slots=1, max_opens_per_key_per_minute=2) as place:
+        first = await place.open(DUPLEX, "b-key")
+        for _ in range(4):
+            full = await place.dial(DUPLEX, "b-key")
+            await full.send(DUPLEX.first)
+            assert (await hear(full))["error"]["code"] == "resource_exhausted"
+            assert await closing(full) == 1013
+        await place.without(first)
+        await place.without(await place.open(DUPLEX, "b-key"))
+        assert await place.refusal(DUPLEX, "b-key") == TOO_MANY_OPENS
+
+
 async def test_a_client_that_leaves_while_its_session_opens_leaves_nothing_behind(
     tmp_path: Path,
 ) -> None:

@@ -12,7 +12,7 @@ from serve_app.open_sessions import OpenSessions
 from serve_app.quota_desk import QuotaDesk
 from serve_app.secret_desk import make_secret, read_request
 from session.config import SessionLimits
-from session.errors import ClientError
+from session.errors import ClientError, LimitError, TooManySecrets
 from stages.scripted.plugin import PLUGIN
 from tests.fakes.clock import FakeClock
 from tests.fakes.ids import SeqIds
@@ -135,3 +135,25 @@ def test_what_was_asked_for_is_what_the_secret_stands_for() -> None:
     assert secret is not None
     assert secret.principal == ALICE
     assert dict(secret.settings.changes)["instructions"] == "Be brief."
+
+
+def test_a_secret_that_there_is_no_room_for_is_not_counted() -> None:
+    quotas = desk(max_opens_per_key_per_minute=1)
+
+    def make(most: int) -> dict[str, object]:
+        return make_secret(
+            b"",
+            ALICE,
+            quotas=quotas,
+            secrets=ClientSecrets(b"key", most=most),
+            model=PLUGIN.descriptor,
+            ids=SeqIds(),
+            now_unix_s=NOW,
+        )
+
+    for _ in range(2):
+        with pytest.raises(LimitError, match="too many client secrets are in force"):
+            make(0)
+    assert make(1)["value"]
+    with pytest.raises(TooManySecrets):
+        make(1)

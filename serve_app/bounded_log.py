@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from serve_app.line_bound import LineBound
 from serve_app.session_log import NO_FACTS, Facts, say
+from session.fence import Fence
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +20,7 @@ class Line:
 
 
 class BoundedLog:
-    """One for all sockets of a gateway.
+    """One for all sockets of a gateway, and one for each session.
 
     Each sentence at a level has a bound of its own, and there are only so many sentences: what
     is caused of one holds back nothing of another.
@@ -28,15 +29,22 @@ class BoundedLog:
     def __init__(self) -> None:
         self._bounds: dict[tuple[int, str], LineBound[Facts]] = {}
 
-    def write(self, line: Line, *, now: float, error: BaseException | None = None) -> None:
+    def write(
+        self,
+        line: Line,
+        *,
+        now: float,
+        fence: Fence | None = None,
+        error: BaseException | None = None,
+    ) -> None:
         """Write a line, or count it."""
         bound = self._bounds.setdefault((line.level, line.sentence), LineBound())
         if bound.admits(line.facts, now=now):
-            say(log, line.level, line.sentence, facts=line.facts, error=error)
+            say(log, line.level, line.sentence, fence, line.facts, error=error)
 
-    def flush(self, now: float) -> None:
+    def flush(self, now: float, fence: Fence | None = None) -> None:
         """Tell what was counted; to be called about once a second."""
         for (level, sentence), bound in self._bounds.items():
             for facts, count in bound.due(now=now):
                 told = NO_FACTS if facts is None else facts
-                say(log, level, sentence, facts=replace(told, count=count))
+                say(log, level, sentence, fence, replace(told, count=count))

@@ -7,16 +7,26 @@ import pytest
 from serve_app.session_records import SessionRecord, SessionRecords
 from serve_app.session_story import Caller, SessionStory, StoryEntry
 from session.config import SessionLimits
-from session.effects import CloseSocket, Effect
+from session.effects import AttachSocket, CloseSocket, DetachSocket, Effect
 from session.errors import AdmissionRefused, MalformedEvent, StageUnavailable
 from session.events import ErrorRaised, ResponseFinished, SessionCreated, SpeechDelta
 from session.ids import AttachmentId
 from session.machine import DuplexSession
 from session.realtime.commands import SessionResumeAsked
+from session.socket_events import SessionReplaced, SessionResumed
 from session.socket_stimuli import SocketLost
-from session.stimuli import BargedIn, CloseRequested, EventRefused, Stimulus
+from session.stimuli import (
+    BargedIn,
+    CloseRequested,
+    EventRefused,
+    OpenFailed,
+    OpenRequested,
+    Stimulus,
+    UnitFailed,
+)
 from tests.fakes.rig import Rig, audio, config, settle
 from tests.fakes.stages import ScriptedDirectory, answering
+from tests.realtime.samples import SNAPSHOT
 from tests.support.object_count import size_of
 from tests.support.spoken_hour import SpokenHour
 
@@ -153,14 +163,14 @@ async def test_the_lines_of_a_session(caplog: pytest.LogCaptureFixture) -> None:
         rig.actor.post(CloseRequested(), attachment=third)
         await rig.ended()
     assert messages(caplog) == [
-        *("session begun", "session open", "client detached", "resume refused"),
+        *("session begun", "client detached", "resume refused"),
         *("session resumed", "session ended"),
     ]
     ended = vars(caplog.records[-1])
     assert ended["session"] == "sess_1"
     assert (ended["reason"], ended["answers"]) == ("client_close", 1)
     assert ended["units"] == rig.record.story.units
-    opened = vars(caplog.records[1])
+    opened = vars(caplog.records[0])
     assert (opened["stage0_replica"], opened["principal"]) == ("hearing", "tester")
 
 
@@ -172,16 +182,93 @@ async def test_refusals_are_bounded_and_stages_lost_are_warnings(
     directory.knobs.fail_next("open", AdmissionRefused("full"))
     async with Rig(directory) as rig:
         await rig.ended()
-    assert messages(caplog) == ["session begun", "session not opened"]
-    assert vars(caplog.records[1])["error_code"] == "resource_exhausted"
+    assert messages(caplog) == ["session not opened"]
+    assert vars(caplog.records[0])["error_code"] == "resource_exhausted"
     caplog.clear()
     async with Rig(ScriptedDirectory()) as rig:
         await rig.until(SessionCreated)
         rig.directory.opened[0].lose("stage1", StageUnavailable("gone"))
         await rig.ended()
-    assert messages(caplog)[2:] == ["a stage is lost", "session ended"]
-    lost = caplog.records[2]
+    assert messages(caplog)[1:] == ["a stage is lost", "session ended"]
+    lost = caplog.records[1]
     assert (lost.levelname, vars(lost)["stage"]) == ("WARNING", "stage1")
+
+
+class Noticed:
+    """The notices of sessions, told of stimuli by hand."""
+
+    def __init__(self) -> None:
+        self.records = SessionRecords()
+        self.fence = SpokenHour().session.fence
+
+    def begin(self) -> SessionRecord:
+        return self.records.begin(self.fence, CALLER, since_unix_s=0, now=0.0)
+
+    def tell(self, record: SessionRecord, stimulus: Stimulus, now: float, *asked: Effect) -> None:
+        record.handled(stimulus, asked, self.fence, stale=0, now=now)
+
+
+def test_sessions_that_never_open_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "serve_app")
+    noticed = Noticed()
+    for _ in range(150):
+        refused = noticed.begin()
+        noticed.tell(refused, OpenRequested(), 0.0)
+        noticed.tell(refused, OpenFailed(noticed.fence, AdmissionRefused("full")), 0.0)
+        refused.ended("not_opened", now=0.0)
+        left = noticed.begin()
+        noticed.tell(left, OpenRequested(), 0.0)
+        left.ended("client_close", now=0.0)
+    assert messages(caplog) == ["session not opened", "session ended before it was open"]
+    caplog.clear()
+    noticed.records.bounded.flush(10.0)
+    assert [vars(record)["count"] for record in caplog.records] == [149, 149]
+
+
+ATTACHMENT = AttachmentId("att_2")
+RESUMED = SessionResumed(SNAPSHOT, 2, "token")
+TAKEN_OVER = AttachSocket(ATTACHMENT, RESUMED, 0, SessionReplaced(SNAPSHOT.fence, 1))
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        (TAKEN_OVER, "session taken over"),
+        (AttachSocket(ATTACHMENT, RESUMED, 0, None), "session resumed"),
+        (DetachSocket(ATTACHMENT), "client detached"),
+    ],
+)
+def test_what_goes_on_all_the_time_is_a_line_of_its_session_in_ten_seconds(
+    asked: Effect, sentence: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "serve_app")
+    noticed = Noticed()
+    one, other = noticed.begin(), noticed.begin()
+    for tenth in range(110):
+        noticed.tell(one, SocketLost(), tenth / 10, asked)
+    noticed.tell(other, SocketLost(), 1.0, asked)
+    one.ended("client_close", now=11.0)
+    lines = [vars(record) for record in caplog.records[:-1]]
+    assert [line.get("count") for line in lines] == [None, 99, None, 10]
+    assert {line["message"] for line in lines} == {sentence}
+    assert {line["session"] for line in lines} == {noticed.fence.session_id}
+
+
+def test_the_same_trouble_over_and_over_is_a_line_in_ten_seconds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "serve_app")
+    noticed = Noticed()
+    record = noticed.begin()
+    failed = UnitFailed(noticed.fence, 1, StageUnavailable("gone"))
+    for _ in range(50):
+        noticed.tell(record, failed, 0.0)
+    record.ended("client_close", now=1.0)
+    lines = [vars(record) for record in caplog.records[:-1]]
+    assert [line.get("count") for line in lines] == [None, 49]
+    assert {(line["levelname"], line["error_code"]) for line in lines} == {
+        ("WARNING", failed.error.wire_code)
+    }
 
 
 async def test_every_stimulus_is_a_line_when_asked_for(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from fastapi import FastAPI, Request, WebSocket
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
 
 from serve_app.admin_door import ADMIN_PATHS
 from serve_app.auth import Refusal
@@ -16,7 +18,8 @@ from serve_app.door import path_in, refuse_socket
 
 SOCKET_PATHS: Final = ("/v1/realtime", "/v1/live/sessions", "/v1/duplex")
 UPGRADE_REQUIRED: Final = 426
-METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
+_CODES: Final = {404: "not_found", 405: "method_not_allowed"}
 _WHERE: Final = (
     f"WebSockets are at {', '.join(SOCKET_PATHS)}. A client that adds the last part by itself, "
     "such as the openai package, needs a base_url that ends in /v1."
@@ -25,6 +28,8 @@ _WHERE: Final = (
 
 def add_refusals(api: FastAPI) -> None:
     """Add them behind every other route but that of the page."""
+    api.add_exception_handler(HTTPException, _refused_by_the_framework)
+    api.add_exception_handler(RequestValidationError, _wrong_parameter)
     for path in SOCKET_PATHS:
         api.add_api_route(path, _open_as_socket, methods=["GET"])
 
@@ -41,6 +46,22 @@ def add_refusals(api: FastAPI) -> None:
     @api.websocket("/{path:path}")
     async def nothing_here(socket: WebSocket, path: str) -> None:
         await refuse_socket(socket, Refusal(404, f"There is no WebSocket at /{path}. {_WHERE}"))
+
+
+async def _refused_by_the_framework(request: Request, error: Exception) -> JSONResponse:
+    """Say in our shape that a path is not there, or does not take a method."""
+    assert isinstance(error, HTTPException)
+    code = _CODES.get(error.status_code, "bad_request")
+    message = f"{request.method} {path_in(request.scope)}: {error.detail}."
+    return _refused(error.status_code, code, message, error.headers)
+
+
+async def _wrong_parameter(_: Request, error: Exception) -> JSONResponse:
+    """Say in our shape which parameter of a URL is wrong."""
+    assert isinstance(error, RequestValidationError)
+    wrong = error.errors()[0]
+    param = ".".join(str(part) for part in wrong["loc"][1:])
+    return _refused(400, "invalid_value", f"{param}: {wrong['msg']}.", param=param)
 
 
 async def _open_as_socket() -> JSONResponse:
@@ -70,7 +91,12 @@ def _not_among(routes: Sequence[APIRoute], request: Request) -> JSONResponse:
 
 
 def _refused(
-    status: int, code: str, message: str, headers: Mapping[str, str] | None = None
+    status: int,
+    code: str,
+    message: str,
+    headers: Mapping[str, str] | None = None,
+    *,
+    param: str | None = None,
 ) -> JSONResponse:
-    error = {"type": "invalid_request_error", "code": code, "message": message, "param": None}
+    error = {"type": "invalid_request_error", "code": code, "message": message, "param": param}
     return JSONResponse({"error": error}, status_code=status, headers=headers)

@@ -163,4 +163,4 @@ def _fetch(request: Request) -> Answer:
 def _read(response: HTTPResponse | HTTPError) -> Any:
     body = response.read()
     is_json = response.headers.get_content_type() == "application/json"
-    return json.loads(body) if is_json else body
+    return json.loads(body) if is_json and body else body

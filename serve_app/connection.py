@@ -15,6 +15,7 @@ from serve_app.clock import sleep_until
 from serve_app.lobby import Lobby
 from serve_app.metrics.definitions import FLOODS, RESUMES
 from serve_app.outbound import Outbound
+from serve_app.refusals import Refusals
 from serve_app.session_actor import SessionActor
 from serve_app.session_host import SessionHost
 from session.config import SessionConfig
@@ -99,6 +100,7 @@ class Connection:
         self._actor: SessionActor | None = None
         self._asked: SessionActor | None = None
         """The session that this socket asks for and may not get: it must not be told what to do."""
+        self._refusals = Refusals()
         self._is_closing = False
 
     async def run(self) -> None:
@@ -255,6 +257,11 @@ class Connection:
             return
 
     def _measure(self, sent: Frame) -> None:
+        if sent.is_refusal:
+            self._refusals.note(now=self._clock.now())
+            if self._refusals.are_many and not self._is_closing:
+                self._meter.count(FLOODS)
+                self._close(1008, "too_many_refusals")
         if sent.speech is not None:
             self._host.world.timings.send(self._clock.now() - sent.at_s)
             self._outbound.sent(sent.speech)

@@ -25,8 +25,10 @@ from session.effects import (
     Output,
     TrimJournal,
 )
+from session.errors import ClientError
 from session.events import (
     AnswerItemOpened,
+    ErrorRaised,
     Event,
     FunctionCalled,
     ResponseFinished,
@@ -91,6 +93,8 @@ class Frame:
     """When the cause of it came in."""
     speech: SpeechDelta | None = None
     """The piece of speech that it is the end of."""
+    is_refusal: bool = False
+    """Whether it says that the client did wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +294,7 @@ class Outbox:
     def _frames(self, event: Event, at_s: float, *, keeps: bool, now: float) -> list[Frame]:
         sent = self._projector.project(event)
         speech = event if isinstance(event, SpeechDelta) else None
+        is_refusal = isinstance(event, ErrorRaised) and isinstance(event.error, ClientError)
         last = len(sent) - 1
         frames = []
         for index, wire_event in enumerate(sent):
@@ -298,7 +303,7 @@ class Outbox:
             text = wire_event.to_text(self._ids.new("event"), seq)
             if is_kept:
                 self.journal.record(text, now=now)
-            frames.append(Frame(text, at_s, speech if index == last else None))
+            frames.append(Frame(text, at_s, speech if index == last else None, is_refusal))
         return frames
 
 

@@ -16,7 +16,8 @@ CLOSE_CODES: Final = (
 )
 END_REASONS: Final = (
     *("client_close", "disconnect", "disconnect_grace_expired", "idle_timeout"),
-    *("idle_ttl_expired", "max_session_duration", "slow_reader", "input_backpressure"),
+    *("idle_ttl_expired", "max_session_duration", "slow_reader"),
+    *("input_backpressure", "too_many_refusals"),
     *("stage0_lost", "stage1_lost", "server_shutdown", "server_drain", "server_drain_deadline"),
     *("not_opened", "broken", OTHER),
 )

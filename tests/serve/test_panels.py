@@ -109,6 +109,7 @@ def evidence(cluster: ServeCluster, tmp_path_factory: pytest.TempPathFactory) ->
         so_far = Evidence(prometheus, Range(began_s, began_s, STEP_S), at_first, former, busy)
         asyncio.run(busy.all_at_once())
         until_reported(so_far)
+        keys.write_text(f"{KEY} max_sessions=many\n")  # a wrong line changes no key
         with busy.somebody_who_stays():
             asyncio.run(busy.all_at_once())
             until_reported(so_far)

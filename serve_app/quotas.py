@@ -34,18 +34,21 @@ class LastMinute:
     def __len__(self) -> int:
         return sum(map(len, self._times.values()))
 
-    def wait_s(self, who: Principal, limit: int, *, now: float) -> float:
-        """Return how long there is no room for one more; 0 when there is."""
-        times = self._of(who, now)
-        return 0.0 if len(times) < limit else times[-limit] + WINDOW_S - now
+    def enter(self, who: Principal, limit: int | None, *, now: float) -> int:
+        """Remember that `who` is let in, and return 0; or the whole seconds until there is room.
 
-    def add(self, who: Principal, *, now: float) -> None:
-        """Remember that `who` was let in."""
+        Nothing is remembered where there is no bound.
+        """
+        if limit is None:
+            return 0
         times = self._of(who, now)
+        if len(times) >= limit:
+            return math.ceil(times[-limit] + WINDOW_S - now)
         times.append(now)
         self._times[who] = times
         self._times.move_to_end(who)
         self._forget(now)
+        return 0
 
     def take_back(self, who: Principal, *, at: float) -> None:
         """Forget that `who` was let in at a time."""
@@ -90,16 +93,13 @@ class Quotas:
                 "client has left may last until disconnect_grace_s is over)"
             )
         limit = quota.max_opens_per_minute
-        if limit is None:
-            return
-        wait_s = math.ceil(self._opens.wait_s(who, limit, now=now))
+        wait_s = self._opens.enter(who, limit, now=now)
         if wait_s > 0:
             raise TooManyOpens(
                 f"{_subject(who)} has opened as many sessions as it may within a minute ({limit}): "
                 f"try again in {wait_s} s",
                 retry_after_s=wait_s,
             )
-        self._opens.add(who, now=now)
 
     def take_back_open(self, who: Principal, *, at: float) -> None:
         """Count an open no more that was counted at a time, if it was."""
@@ -108,16 +108,13 @@ class Quotas:
     def make_secret(self, who: Principal, quota: Quota, *, now: float) -> None:
         """Count a client secret: as many a minute as opens; raises QuotaExceeded."""
         limit = quota.max_opens_per_minute
-        if limit is None:
-            return
-        wait_s = math.ceil(self._secrets.wait_s(who, limit, now=now))
+        wait_s = self._secrets.enter(who, limit, now=now)
         if wait_s > 0:
             raise TooManySecrets(
                 f"{_subject(who)} has made as many client secrets as it may within a minute "
                 f"({limit}): try again in {wait_s} s, or give one to several clients",
                 retry_after_s=wait_s,
             )
-        self._secrets.add(who, now=now)
 
     def rates(self, who: Principal, quota: Quota, *, now: float) -> tuple[RateLimit, ...]:
         """Return what a client is told of its rates; nothing where none is bounded."""

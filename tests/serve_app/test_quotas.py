@@ -110,10 +110,10 @@ def test_a_bound_that_becomes_smaller_holds_at_once() -> None:
 def test_clients_that_are_gone_are_forgotten() -> None:
     minute = LastMinute()
     for number in range(1_000):
-        minute.add(ALICE, now=float(number))  # the first one of all, and always there
-        minute.add(Principal(f"client{number}"), now=float(number))
+        minute.enter(ALICE, 1_000, now=float(number))  # the first one of all, and always there
+        minute.enter(Principal(f"client{number}"), 1_000, now=float(number))
     assert len(minute) == 2 * WINDOW_S
-    minute.add(ALICE, now=10_000.0)
+    minute.enter(ALICE, 1_000, now=10_000.0)
     assert len(minute) == 1
 
 

@@ -153,9 +153,8 @@ def check_answers(caller: Caller) -> None:
             for event in caller.of("response.audio_transcript.done")
             if event["response_id"] == response
         ]
-        # One that was cut short has no end, so nothing says what it was as a whole.
-        is_whole = done["response"]["status"] == "completed"
-        assert wholes == (["".join(texts)] if is_whole and any(texts) else [])
+        # Also of one that was cut short: what its deltas said. The toy model may speak without text.
+        assert wholes == (["".join(texts)] if any(texts) else [])
 
 
 def check_account(deltas: list[dict[str, Any]], done: dict[str, Any]) -> None:

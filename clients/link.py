@@ -214,6 +214,8 @@ class Link:
         self._resume_count += 1
         self._loss = None
         await self._attach(socket)
+        # At once, also when nothing follows: the token that this one came with ends with it.
+        self._news.set()
         return resumed
 
     async def _connect(self, url: str) -> ClientConnection:

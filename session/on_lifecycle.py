@@ -139,7 +139,7 @@ def _opened(state: SessionState, now: float) -> list[Effect]:
     token: str | None = None
     if state.attachment.is_resumable:
         token = state.ids.token()
-        state.attachment.renew_token(token)
+        state.attachment.give_token(token)
     snapshot = state.snapshot()
     created = SessionCreated(snapshot, state.attachment.generation, token)
     effects: list[Effect] = [Emit(created), Emit(SessionUpdated(snapshot, state.open_event_id))]

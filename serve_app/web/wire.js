@@ -267,6 +267,8 @@ export class Wire {
     this.learnToken(this.credentials.sessionId, answer);
     this.attach(socket);
     this.isLost = false;
+    // Something at once: the token that this socket came with ends with it.
+    this.send({ type: "session.event_ack", server_event_seq: this.seq });
     for (const event of this.kept.take()) this.send(event);
     this.onBack();
   }

@@ -2,10 +2,9 @@
 
 Rule 1: at most one attachment is current. What any other one says counts for nothing.
 Rule 2: the generation rises by one with each attachment and never falls.
-Rule 3: a token opens the session once. Only its digest is kept, and a new token comes with each
-        attachment.
-Rule 4: a client that lost its socket before it said anything may never have read its new token,
-        so the one that it came with is good once more.
+Rule 3: a new token comes with each attachment. Of a token only the digest is kept.
+Rule 4: the token that an attachment came with stays good until something comes over it: only then
+        is it known that the client has read the new one. A broken socket is noticed late.
 """
 
 import hashlib
@@ -26,12 +25,9 @@ class AttachmentLedger:
     generation: int = 0
     detached_at_s: float | None = None
     """Since when nobody has been attached; None while somebody is."""
-    has_spoken: bool = False
-    """Whether the current attachment has sent anything since it was made."""
     _digest: bytes = b""
     _presented: bytes = b""
-    """Digest of the token that the current attachment came with."""
-    _recovery: bytes = b""
+    """Digest of the token that the current attachment came with, until something comes over it."""
 
     def heeds(self, attachment: AttachmentId) -> bool:
         """Whether what `attachment` says counts."""
@@ -42,33 +38,29 @@ class AttachmentLedger:
         self.current, self.generation = attachment, 1
         self.is_resumable = is_resumable
 
-    def renew_token(self, token: str) -> None:
-        """From now on `token` opens the session, and no other does."""
+    def give_token(self, token: str) -> None:
+        """From now on `token` opens the session."""
         self._digest = _digest(token)
-        self._recovery = b""
 
     def is_opened_by(self, token: str) -> bool:
         """Compare in constant time with each token that is good now."""
         presented = _digest(token)
-        matches = [hmac.compare_digest(presented, good) for good in (self._digest, self._recovery)]
+        matches = [hmac.compare_digest(presented, good) for good in (self._digest, self._presented)]
         return self.is_resumable and any(matches)
 
     def attach(self, attachment: AttachmentId, *, presented: str, token: str) -> None:
         """Give the session to another socket, which came with one token and gets another."""
         self.current, self.detached_at_s = attachment, None
         self.generation += 1
-        self.has_spoken = False
         self._presented = _digest(presented)
-        self.renew_token(token)
+        self.give_token(token)
 
     def spoke(self) -> None:
         """The current attachment has read its token, or does not need it."""
-        self.has_spoken = True
+        self._presented = b""
 
     def detach(self, *, now: float) -> None:
         """Nobody is attached any more."""
-        if not self.has_spoken:
-            self._recovery = self._presented
         self.current, self.detached_at_s = None, now
 
     def validate(self) -> None:

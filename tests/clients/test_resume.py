@@ -124,6 +124,15 @@ async def test_each_resume_brings_a_new_token() -> None:
     assert tokens == ["secret-1", "secret-2"]
 
 
+async def test_the_new_token_is_known_to_be_read_though_nothing_follows() -> None:
+    acked: Line = {"in": {"type": "session.event_ack", "server_event_seq": 1}}
+    second = [*resumed(), acked, out("session.heartbeat_ack"), *closing(2)]
+    async with playing([*OPENING, GO, CUT], then=[second]) as server, client_of(server) as client:
+        beat = client.expect(ev.HeartbeatAck)
+        await client.send(GO_SIGNAL)
+        await beat
+
+
 async def test_an_event_that_came_before_is_not_given_twice() -> None:
     first = [*OPENING, GO, mark(2), mark(3), CUT]
     second = [*resumed(), mark(2), mark(3), mark(4), *closing(5)]

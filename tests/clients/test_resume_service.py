@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from clients import commands
 from clients import events as ev
 from clients.conversation import ConverseOptions, converse
 from clients.duplex import ClientLimits, DuplexClient
@@ -83,6 +84,41 @@ async def test_an_answer_is_whole_wherever_the_road_breaks(
     assert answer.transcript == "Part 1. Part 2. Part 3."
     assert len(answer.audio) == 3 * 600 * 48
     assert cutter.seqs == list(range(1, len(cutter.seqs) + 1))
+
+
+async def test_a_client_whose_resume_was_answered_into_the_void_gets_in_at_once() -> None:
+    """The service has changed the token and does not know that nobody has read the new one."""
+    cutter = Cutter(ev.AudioDelta)
+    directory = answering(sentence="Part {part}.", sentences=3, chunk_ms=100)
+    async with (
+        serving(directory, limits=SessionLimits()) as service,
+        lossy_road(service.port) as road,
+    ):
+        cutter.road = road
+        road.lose_at(b'"session.resumed"')
+        client = DuplexClient(road.url, AUTO, observers=(cutter.observe,), limits=Waits().limits())
+        async with client:
+            back = client.expect(ev.Resumed)
+            await client.append_audio(SECOND)
+            answer = await (await client.next_response()).wait_done()
+            resumed = await back
+            await client.heartbeat()
+            # Another socket with the token before finds it spent now.
+            request = commands.resume_session(client.session.session_id, first_token(client), 1)
+            async with service.dial("duplex=1&resume=1") as line:
+                await line.send(commands.as_text(request))
+                assert (await hear(line))["error"]["code"] == "session_resume_expired"
+        assert road.connections == 3
+        await service.idle()
+    assert resumed.attachment_generation == 3, "the second socket was given the session too"
+    assert answer.transcript == "Part 1. Part 2. Part 3."
+    assert cutter.seqs == list(range(1, len(cutter.seqs) + 1))
+
+
+def first_token(client: DuplexClient) -> str:
+    token = client.session.resume_token
+    assert token is not None
+    return token
 
 
 async def test_a_conversation_over_a_bad_road_settles() -> None:

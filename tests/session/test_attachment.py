@@ -128,17 +128,46 @@ def test_tokens_rotate_and_old_ones_are_dead() -> None:
     assert token_of(resume(d, C, second))
 
 
-def test_a_client_that_never_read_its_new_token_may_use_the_old_one_once() -> None:
+def test_a_client_that_never_read_its_new_token_comes_with_the_old_one() -> None:
     """seed: a transport that closes immediately after resumable credentials are delivered."""
     d = resumable()
     first = first_token(d)
     d.do(SocketLost(A))
     second = token_of(resume(d, B, first))
-    assert refusal(resume(d, C, first)) == "session_resume_expired"  # while B is there
     d.do(SocketLost(B))
     third = token_of(resume(d, C, first))
     assert third not in (first, second)
+    over(d, C, HeartbeatReceived())
+    for spent in (first, second):
+        assert refusal(resume(d, B, spent)) == "session_resume_expired"
+
+
+def test_it_gets_in_before_the_loss_of_its_socket_has_been_noticed() -> None:
+    d = resumable()
+    first = first_token(d)
+    d.do(SocketLost(A))
+    second = token_of(resume(d, B, first))
+    effects = resume(d, C, first)
+    [attached] = [e for e in effects if isinstance(e, AttachSocket)]
+    assert attached.replaced is not None
+    assert attached.replaced.attachment_generation == 2
+    assert attached.resumed.attachment_generation == 3
+    assert over(d, B, HeartbeatReceived()) == []
+    assert d.do(SocketLost(B)) == []
     assert refusal(resume(d, B, second)) == "session_resume_expired"
+    assert d.session.heeds(C)
+    assert token_of(resume(d, B, first)), "whoever has not been heard of may try again and again"
+
+
+@pytest.mark.parametrize("proof", [HeartbeatReceived(), EventAcked(0)])
+def test_whatever_a_client_sends_ends_the_token_that_it_came_with(proof: AttachedCommand) -> None:
+    d = resumable()
+    first = first_token(d)
+    second = token_of(resume(d, B, first))
+    over(d, A, proof)  # not this one: it has been replaced
+    over(d, B, proof)
+    assert refusal(resume(d, C, first)) == "session_resume_expired"
+    assert token_of(resume(d, C, second))
 
 
 def test_the_token_that_was_never_read_is_good_too() -> None:

@@ -304,20 +304,20 @@ MUTANTS = [
     Mutant(
         "the token is not changed",
         "ledger/attachment.py",
-        "        self._presented = _digest(presented)\n        self.renew_token(token)\n",
+        "        self._presented = _digest(presented)\n        self.give_token(token)\n",
         "        self._presented = _digest(presented)\n",
     ),
     Mutant(
         "a used token is good again",
         "ledger/attachment.py",
-        "        if not self.has_spoken:\n",
-        "        if True:\n",
+        '        self._presented = b""\n',
+        "        self._presented = self._presented\n",
     ),
     Mutant(
-        "a lost token is lost for good",
+        "a new token that was never read shuts its client out",
         "ledger/attachment.py",
-        "            self._recovery = self._presented\n",
-        "            self._recovery = self._recovery\n",
+        "        self._presented = _digest(presented)\n        self.give_token(token)\n",
+        "        self.give_token(token)\n",
     ),
     Mutant(
         "an old attachment is heeded",

@@ -6,7 +6,8 @@ INTERESTING: Final = frozenset(
     {
         # sockets
         *("open", "broken", "broken quietly", "broken in a burst", "stalled", "slow reader"),
-        *("resume", "takeover", "ghost", "SessionExpiring", "let go for its silence"),
+        *("resume", "takeover", "takeover of an unread resume", "ghost"),
+        *("SessionExpiring", "let go for its silence"),
         *("resume refused: bad token", "resume refused: conflict"),
         *("resume refused: journal_gap", "resume refused: journal_overflow"),
         # the stages

@@ -108,8 +108,7 @@ class Laws:
         self._observer = observer
         self.attached: AttachmentId | None = attachment
         """Whose words count."""
-        self._has_spoken = False
-        self._presented = ""
+        self._newest_token = ""
         self._tokens: set[str] = set()
         """What opens the session on another socket now."""
         self._expected = Replay.POSSIBLE
@@ -202,7 +201,7 @@ class Laws:
         self._take_answered()
         self._observer.see(effects, self._session.fence)
         if isinstance(stimulus, Received) and stimulus.attachment == self.attached:
-            self._has_spoken = True
+            self._tokens &= {self._newest_token}
         if self.state.life is Life.OPEN:
             self._updates.see(effects, len(self.state.updates))
             if self._was_open and self._stale is None and isinstance(stimulus, Received):
@@ -250,17 +249,19 @@ class Laws:
         for effect in effects:
             match effect:
                 case Emit(event=SessionCreated(resume_token=str(token))):
+                    self._newest_token = token
                     self._tokens = {token}
                 case AttachSocket(attachment=attachment, resumed=resumed):
                     assert isinstance(stimulus, ResumeRequested)
                     self._check_attached(stimulus)
-                    self.attached, self._has_spoken = attachment, False
-                    self._presented = stimulus.resume_token
-                    self._tokens = {resumed.resume_token}
+                    self.attached = attachment
+                    self._newest_token = resumed.resume_token
+                    # Until the client is heard of, nobody knows which of the two it has.
+                    self._tokens = {stimulus.resume_token, resumed.resume_token}
                 case DetachSocket(attachment=attachment):
                     if attachment != self.attached:
                         raise Violation("an attachment is let go that was not the current one")
-                    self._let_go()
+                    self.attached = None
                 case RefuseSocket():
                     assert isinstance(stimulus, ResumeRequested)
                     self._check_refused(stimulus)
@@ -270,11 +271,6 @@ class Laws:
         if is_lost and self.state.life is Life.OPEN:
             raise Violation("a lost socket is still attached")
 
-    def _let_go(self) -> None:
-        self.attached = None
-        if not self._has_spoken and self._presented:
-            self._tokens = {*self._tokens, self._presented}
-
     def _check_attached(self, asked: ResumeRequested) -> None:
         if asked.resume_token not in self._tokens:
             raise Violation("a token that is not good opens the session")
@@ -283,6 +279,8 @@ class Laws:
         if self._expected is not Replay.POSSIBLE:
             raise Violation("law 11: resumed where the rest can not be sent")
         self._common.seen["takeover" if self.attached else "resume"] += 1
+        is_unread = asked.resume_token != self._newest_token
+        self._common.seen["takeover of an unread resume"] += bool(self.attached) and is_unread
 
     def _check_refused(self, asked: ResumeRequested) -> None:
         is_good = asked.resume_token in self._tokens

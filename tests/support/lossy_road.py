@@ -11,6 +11,7 @@ class LossyRoad:
     def __init__(self, port: int) -> None:
         self._port = port
         self._writers: set[asyncio.StreamWriter] = set()
+        self._lost_at: bytes | None = None
         self.port = 0
         self.connections = 0
 
@@ -24,6 +25,13 @@ class LossyRoad:
         for writer in self._writers:
             writer.transport.abort()
 
+    def lose_at(self, words: bytes) -> None:
+        """Break the client's end when the service next says `words`, which are lost.
+
+        The service is not told.
+        """
+        self._lost_at = words
+
     async def relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Connect one client with the service until either goes away."""
         self.connections += 1
@@ -32,12 +40,31 @@ class LossyRoad:
         self._writers |= ends
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(_pump(reader, service_writer))
-                group.create_task(_pump(service_reader, writer))
+                asking = group.create_task(_pump(reader, service_writer))
+                group.create_task(self._answer(service_reader, writer, asking))
         finally:
             self._writers -= ends
             for end in ends:
                 end.transport.abort()
+
+    async def _answer(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        asking: "asyncio.Task[None]",
+    ) -> None:
+        """Bring the client what the service says, as long as it is there."""
+        is_there = True
+        with suppress(ConnectionError):
+            while block := await reader.read(65_536):
+                if self._lost_at is not None and self._lost_at in block:
+                    self._lost_at, is_there = None, False
+                    asking.cancel()
+                    writer.transport.abort()
+                if is_there:
+                    writer.write(block)
+                    await writer.drain()
+        writer.close()
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -19,10 +19,10 @@ from ray.serve.schema import (
     ServeDeploySchema,
 )
 
-from serve_app.auth import KeyRing
+from serve_app.access.auth import KeyRing
+from serve_app.access.exposure import is_loopback
+from serve_app.access.key_file import KeyFileError
 from serve_app.check_scaling import scaling_faults, target_faults
-from serve_app.exposure import is_loopback
-from serve_app.key_file import KeyFileError
 from serve_app.settings import (
     API_KEYS_VARIABLE,
     AppArgs,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from serve_app.audio_codec import OutputEncoder
+from serve_app.audio.audio_codec import OutputEncoder
 from session.config import SessionConfig, default_config, openai_config
 from session.events import Event
 from session.model_profile import ModelProfile

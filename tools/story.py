@@ -13,8 +13,8 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from serve_app.story_routes import SESSIONS_PATH
-from serve_app.story_views import EntryView, SessionsView, SessionView, StoryView
+from serve_app.gateway.story_routes import SESSIONS_PATH
+from serve_app.logs.story_views import EntryView, SessionsView, SessionView, StoryView
 from tools.admin_key import find_key, new_parser
 
 DEFAULT_URL: Final = "http://127.0.0.1:8000"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from serve_app.secret_routes import SECRETS_PATH
+from serve_app.gateway.secret_routes import SECRETS_PATH
 from tests.browser.browsers import open_page
 from tests.fakes.server import serving
 from tests.fakes.stages import answering

@@ -5,14 +5,14 @@ import json
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
-from serve_app.auth import KeyRing
-from serve_app.connection import Connection, read_query
+from serve_app.access.auth import KeyRing
+from serve_app.access.quota_desk import QuotaDesk
 from serve_app.dialects import KITS, Dialect
-from serve_app.open_sessions import OpenSessions
-from serve_app.quota_desk import QuotaDesk
-from serve_app.session_actor import World
-from serve_app.session_host import SessionHost
-from serve_app.timings import GatewayTimings
+from serve_app.gateway.connection import Connection, read_query
+from serve_app.metrics.timings import GatewayTimings
+from serve_app.sessions.open_sessions import OpenSessions
+from serve_app.sessions.session_actor import World
+from serve_app.sessions.session_host import SessionHost
 from session.config import SessionLimits
 from session.errors import StageFailed, StageTimeout, StageUnavailable
 from session.realtime.facts import ServerFacts
@@ -156,5 +156,5 @@ class MemoryStage:
             self.directory, VirtualClock(), self.limits, open_energy_scorer, GatewayTimings()
         )
         defaults = self._kit.defaults(descriptor.model_id, descriptor.profile)
-        desk = QuotaDesk(KeyRing(), self.sessions, self.limits, world.clock)
+        desk = QuotaDesk(KeyRing(), self.sessions.held_by, self.limits, world.clock)
         return SessionHost(world, defaults, facts, SeqIds(), self.sessions, desk, self._kit)

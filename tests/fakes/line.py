@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from serve_app.auth import KeyRing
-from serve_app.connection import Connection, Query
+from serve_app.access.auth import KeyRing
+from serve_app.access.quota_desk import QuotaDesk
 from serve_app.dialects import DUPLEX, DialectKit
-from serve_app.open_sessions import OpenSessions
-from serve_app.quota_desk import QuotaDesk
-from serve_app.session_actor import World
-from serve_app.session_host import SessionHost
-from serve_app.timings import GatewayTimings
+from serve_app.gateway.connection import Connection, Query
+from serve_app.metrics.timings import GatewayTimings
+from serve_app.sessions.open_sessions import OpenSessions
+from serve_app.sessions.session_actor import World
+from serve_app.sessions.session_host import SessionHost
 from session.config import SessionLimits
 from session.realtime.facts import ServerFacts
 from tests.fakes.clock import FakeClock
@@ -80,7 +80,7 @@ class Line:
             self.meter,
         )
         defaults = self.kit.defaults(descriptor.model_id, descriptor.profile)
-        desk = QuotaDesk(KeyRing(), self.sessions, self.limits, self.clock)
+        desk = QuotaDesk(KeyRing(), self.sessions.held_by, self.limits, self.clock)
         return SessionHost(world, defaults, facts, self.ids, self.sessions, desk, self.kit)
 
     async def hear(self) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from serve_app.dialects import Dialect
-from serve_app.session_actor import SessionActor, World
-from serve_app.session_story import Caller
-from serve_app.timings import GatewayTimings
+from serve_app.logs.session_story import Caller
+from serve_app.metrics.timings import GatewayTimings
+from serve_app.sessions.session_actor import SessionActor, World
 from session.config import SessionConfig, SessionLimits, default_config
 from session.effects import CloseSocket, Effect
 from session.events import Event, SessionCreated

@@ -1,6 +1,6 @@
 """A speech scorer that goes by loudness."""
 
-from serve_app.audio_codec import level
+from serve_app.audio.audio_codec import level
 from session.stimuli import SpeechScore
 from session.unit import SAMPLE_BYTES
 
@@ -9,7 +9,7 @@ LOUD = 0.05
 
 
 class EnergyScorer:
-    """Implements `serve_app.speech_scorer.SpeechScorer`: loud windows are speech."""
+    """Implements `serve_app.audio.speech_scorer.SpeechScorer`: loud windows are speech."""
 
     def __init__(self) -> None:
         self._carry = b""

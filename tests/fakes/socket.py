@@ -2,14 +2,14 @@
 
 import asyncio
 
-from serve_app.connection import SocketGone
+from serve_app.gateway.connection import SocketGone
 
 WAIT_S = 5.0
 """Only a test that has gone wrong ever waits so long."""
 
 
 class MemorySocket:
-    """Implements `serve_app.connection.Socket`; the test is the client at the other end."""
+    """Implements `serve_app.gateway.connection.Socket`; the test is the client at the other end."""
 
     def __init__(self) -> None:
         self.closed: tuple[int, str] | None = None

@@ -8,7 +8,7 @@ import pytest
 import soxr
 from openai import AsyncOpenAI, OpenAI
 
-from serve_app.g711 import ulaw_decode, ulaw_encode
+from serve_app.audio.g711 import ulaw_decode, ulaw_encode
 from tests.realclients.sentences import RATE_HZ, said
 from tests.support.openai_caller import Line, microphone_on, openai_line
 from tests.support.openai_types import realtime_faults

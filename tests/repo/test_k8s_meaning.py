@@ -11,9 +11,9 @@ import pytest
 import yaml
 from ray.serve.schema import ServeDeploySchema
 
-from serve_app.auth import KeyRing
+from serve_app.access.auth import KeyRing
+from serve_app.access.exposure import is_loopback
 from serve_app.check import check_text
-from serve_app.exposure import is_loopback
 from serve_app.settings import AppArgs, read_args
 from tests.support.kube_rules import duration_s
 from tests.support.kube_sizes import Need, needs, quantity, without_room
@@ -448,7 +448,7 @@ def rule_of(path: str, route: Manifest) -> Manifest | None:
 
 def test_a_conversation_has_no_time_limit_at_the_door(outside: Built) -> None:
     route = only("HTTPRoute", outside.manifests)
-    source = (ROOT / "serve_app" / "gateway.py").read_text()
+    source = (ROOT / "serve_app" / "gateway" / "gateway.py").read_text()
     sockets = set(re.findall(r'@api\.websocket\("(.*?)"\)', source))
     assert "/v1/realtime" in sockets
     for path in sockets - {"/v1/duplex"}:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import connect
 
-from serve_app.process_logs import FOLDER
+from serve_app.logs.process_logs import FOLDER
 from tests.fakes.server import until
 from tests.support.marked import conversation, traces
 from tests.support.serve_cluster import ServeCluster

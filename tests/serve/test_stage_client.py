@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import ray
 
-from serve_app.stage_client import RayStageDirectory
+from serve_app.leasing.stage_client import RayStageDirectory
 from session.config import RuntimeConfig, SessionLimits
 from session.errors import (
     AdmissionRefused,

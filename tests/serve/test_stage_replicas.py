@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from serve_app.stage_client import RayStageDirectory
+from serve_app.leasing.stage_client import RayStageDirectory
 from session.config import SessionLimits
 from session.errors import AdmissionRefused
 from tests.support.serve_cluster import ServeCluster

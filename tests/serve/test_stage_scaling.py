@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from ray import serve
 
-from serve_app.stage_client import RayStageDirectory
+from serve_app.leasing.stage_client import RayStageDirectory
 from session.config import SessionLimits
 from tests.support.serve_cluster import APPLICATION, ServeCluster
 from tests.support.stage_talk import QUESTION, Service, begin

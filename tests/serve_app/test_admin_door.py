@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from serve_app.admin_door import AdminDoor
-from serve_app.auth import KeyRing
+from serve_app.access.admin_door import AdminDoor
+from serve_app.access.auth import KeyRing
+from serve_app.gateway.secret_routes import SECRETS_PATH
 from serve_app.metrics.definitions import DOOR_REFUSALS
-from serve_app.secret_routes import SECRETS_PATH
 from tests.fakes.server import Answer, serving
 from tests.fakes.stages import answering
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from serve_app import g711
-from serve_app.audio_codec import InputConverter, OutputEncoder, StreamResampler, level
+from serve_app.audio import g711
+from serve_app.audio.audio_codec import InputConverter, OutputEncoder, StreamResampler, level
 from session.config import AudioEncoding, AudioFormat
 from session.errors import BadAudio
 from session.events import (

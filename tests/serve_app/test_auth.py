@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from serve_app.auth import (
+from serve_app.access.auth import (
     Admitted,
     Doorkeeper,
     KeyRing,
@@ -17,9 +17,9 @@ from serve_app.auth import (
     presented_key,
     selected_protocol,
 )
-from serve_app.client_secrets import ClientSecret, ClientSecrets
-from serve_app.key_file import ANYONE, ApiKey, KeyFileError, Principal, QuotaPatch
-from serve_app.key_table import KeyTable
+from serve_app.access.client_secrets import ClientSecret, ClientSecrets
+from serve_app.access.key_file import ANYONE, ApiKey, KeyFileError, Principal, QuotaPatch
+from serve_app.access.key_table import KeyTable
 from serve_app.metrics.definitions import KEY_FILE_FAULTS
 from session.config import ConfigPatch
 from tests.fakes.meter import CountedMeter

@@ -8,10 +8,10 @@ import pytest
 import yaml
 from ray import serve
 
+from serve_app.access.exposure import is_loopback
+from serve_app.access.key_file import KeyFileError
 from serve_app.app import build_app
 from serve_app.check import check_text, main
-from serve_app.exposure import is_loopback
-from serve_app.key_file import KeyFileError
 
 ROOT = Path(__file__).parents[2]
 

@@ -4,7 +4,7 @@ import asyncio
 
 from serve_app.clock import MonotonicClock, sleep_until
 from serve_app.ids import RandomIds
-from serve_app.timings import KEPT_SAMPLES, GatewayTimings, Reservoir
+from serve_app.metrics.timings import KEPT_SAMPLES, GatewayTimings, Reservoir
 from tests.fakes.clock import FakeClock
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from serve_app.connection import STUCK_AFTER_S, Query, read_query
-from serve_app.session_actor import READER_PATIENCE_S
+from serve_app.gateway.connection import STUCK_AFTER_S, Query, read_query
+from serve_app.sessions.session_actor import READER_PATIENCE_S
 from session.errors import StageFailed
 from tests.fakes.line import NO_RESUME, dialled
 from tests.fakes.rig import settle

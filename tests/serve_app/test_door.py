@@ -7,7 +7,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from serve_app.secret_routes import MAX_BODY_BYTES, SECRETS_PATH
+from serve_app.gateway.secret_routes import MAX_BODY_BYTES, SECRETS_PATH
 from tests.fakes.server import Answer, Service, hear, serving, until
 from tests.fakes.stages import answering
 from tests.fakes.wire import client, update
@@ -103,7 +103,7 @@ async def test_a_secret_opens_more_than_one_session() -> None:
 
 async def test_a_session_outlives_its_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_800_000_000
-    for module in ("serve_app.gateway", "serve_app.secret_routes"):
+    for module in ("serve_app.gateway.gateway", "serve_app.gateway.secret_routes"):
         monkeypatch.setattr(f"{module}.unix_now_s", lambda: now)
     async with serving(answering(max_sessions=2), **KEYED) as service:
         made = await make(service, expires_after={"anchor": "created_at", "seconds": 10})

@@ -1,6 +1,6 @@
 """A model that has died takes its process along; one that lives does not."""
 
-from serve_app.engine_actor import Stage0Engine
+from serve_app.leasing.engine_actor import Stage0Engine
 from session.config import SessionLimits
 from tests.fakes.clock import FakeClock
 from tests.support.models import HandStage0, settle

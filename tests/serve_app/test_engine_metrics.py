@@ -1,6 +1,6 @@
 """What an engine shows of its slots and its leases."""
 
-from serve_app.engine_actor import Stage0Engine
+from serve_app.leasing.engine_actor import Stage0Engine
 from serve_app.metrics.definitions import (
     ENGINE_STARTED,
     ENGINE_UP,

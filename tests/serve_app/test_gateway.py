@@ -14,7 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import CloseCode
 
-from serve_app import gateway as gateway_module
+from serve_app.gateway import gateway as gateway_module
 from session.config import SessionLimits
 from session.errors import StageUnavailable
 from stages.wav import build_wav

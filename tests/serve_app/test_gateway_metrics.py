@@ -9,7 +9,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import InvalidStatus
 
-from serve_app.gateway_watch import GatewayWatch
+from serve_app.gateway.gateway_watch import GatewayWatch
 from serve_app.metrics.definitions import (
     BUFFERED,
     DOOR_REFUSALS,
@@ -30,8 +30,8 @@ from serve_app.metrics.definitions import (
     TAKEOVERS,
 )
 from serve_app.metrics.fairness import WINDOW_S, Fairness, jain_index, lag_ratio
-from serve_app.open_sessions import OpenSessions
-from serve_app.session_actor import READER_PATIENCE_S
+from serve_app.sessions.open_sessions import OpenSessions
+from serve_app.sessions.session_actor import READER_PATIENCE_S
 from session.config import SessionLimits
 from session.errors import StageUnavailable
 from session.ids import SessionId

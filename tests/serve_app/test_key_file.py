@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serve_app.key_file import (
+from serve_app.access.key_file import (
     ANYONE,
     FIELDS,
     KeyFileError,

@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 
 import pytest
 
-from serve_app.latch import Latch
+from serve_app.leasing.latch import Latch
 from session.errors import StageFailed, StageRefused, StageTimeout, StageUnavailable
 
 LONG_S = 60.0

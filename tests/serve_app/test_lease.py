@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from serve_app.engine_actor import Stage0Engine, Stage1Engine
-from serve_app.lease import LeaseBook, LeaseEnd
+from serve_app.leasing.engine_actor import Stage0Engine, Stage1Engine
+from serve_app.leasing.lease import LeaseBook, LeaseEnd
 from serve_app.metrics.definitions import STAGE1_AUDIO
 from session.config import RuntimeConfig, SessionLimits
 from session.errors import AdmissionRefused, DuplexError, StageFailed, StageRefused

@@ -9,8 +9,8 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 
-from serve_app.process_logs import PACKAGES, JsonFormatter, TextFormatter
-from serve_app.secret_routes import SECRETS_PATH
+from serve_app.gateway.secret_routes import SECRETS_PATH
+from serve_app.logs.process_logs import PACKAGES, JsonFormatter, TextFormatter
 from session.config import SessionLimits
 from session.errors import StageFailed
 from tests.fakes.server import Service, hear, serving, until

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from serve_app.open_sessions import OpenSessions
+from serve_app.sessions.open_sessions import OpenSessions
 from session.events import SessionClosed, SessionUpdated
 from session.socket_stimuli import SocketLost
 from session.stimuli import (

@@ -14,8 +14,8 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from serve_app.gateway.secret_routes import SECRETS_PATH
 from serve_app.metrics.definitions import DOOR_REFUSALS, SESSIONS_REFUSED
-from serve_app.secret_routes import SECRETS_PATH
 from session.config import SessionLimits
 from session.errors import StageFailed
 from tests.fakes.server import WAIT_S, Service, hear, serving, until

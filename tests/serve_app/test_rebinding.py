@@ -6,11 +6,11 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from serve_app.admin_routes import DRAIN_PATH
-from serve_app.draining import DrainState
-from serve_app.metrics_route import METRICS_PATH
-from serve_app.page_origins import PageOrigins
-from serve_app.secret_routes import SECRETS_PATH
+from serve_app.access.page_origins import PageOrigins
+from serve_app.gateway.admin_routes import DRAIN_PATH
+from serve_app.gateway.draining import DrainState
+from serve_app.gateway.metrics_route import METRICS_PATH
+from serve_app.gateway.secret_routes import SECRETS_PATH
 from tests.fakes.server import Service, serving
 from tests.fakes.stages import answering
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from serve_app.gateway.refusals import MOST_REFUSALS, WITHIN_S, Refusals
 from serve_app.metrics.definitions import FLOODS, SESSIONS_ENDED
-from serve_app.refusals import MOST_REFUSALS, WITHIN_S, Refusals
 from tests.fakes.line import dialled
 from tests.fakes.stages import ScriptedDirectory
 from tests.fakes.wire import client, update

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from serve_app.connection import STUCK_AFTER_S
+from serve_app.gateway.connection import STUCK_AFTER_S
 from session.config import SessionLimits
 from tests.fakes.line import Line, dialled
 from tests.fakes.rig import settle

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from serve_app.auth import KeyRing
-from serve_app.client_secrets import ClientSecrets
-from serve_app.key_file import Principal
-from serve_app.open_sessions import OpenSessions
-from serve_app.quota_desk import QuotaDesk
-from serve_app.secret_desk import make_secret, read_request
+from serve_app.access.auth import KeyRing
+from serve_app.access.client_secrets import ClientSecrets
+from serve_app.access.key_file import Principal
+from serve_app.access.quota_desk import QuotaDesk
+from serve_app.access.secret_desk import make_secret, read_request
+from serve_app.sessions.open_sessions import OpenSessions
 from session.config import SessionLimits
 from session.errors import ClientError, LimitError, TooManySecrets
 from stages.scripted.plugin import PLUGIN
@@ -22,7 +22,7 @@ ALICE = Principal("alice")
 
 
 def desk(**limits: int) -> QuotaDesk:
-    return QuotaDesk(KeyRing(), OpenSessions(), SessionLimits(**limits), FakeClock())
+    return QuotaDesk(KeyRing(), OpenSessions().held_by, SessionLimits(**limits), FakeClock())
 
 
 def ask(**fields: Any) -> dict[str, object]:

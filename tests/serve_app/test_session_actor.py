@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from serve_app.mailbox import FLOOD_MARGIN_BYTES, FRAME_BYTES, Mailbox
+from serve_app.sessions.mailbox import FLOOD_MARGIN_BYTES, FRAME_BYTES, Mailbox
 from session.config import (
     AudioEncoding,
     AudioFormat,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from serve_app.session_actor import READER_PATIENCE_S
+from serve_app.sessions.session_actor import READER_PATIENCE_S
 from session.config import (
     ConfigPatch,
     SessionLimits,

@@ -31,8 +31,8 @@ from serve_app.metrics.definitions import (
 )
 from serve_app.metrics.fairness import Fairness
 from serve_app.metrics.metric import OTHER
-from serve_app.observed_answers import ObservedAnswers
-from serve_app.observed_units import MOST_OUT, ObservedUnits
+from serve_app.metrics.observed_answers import ObservedAnswers
+from serve_app.metrics.observed_units import MOST_OUT, ObservedUnits
 from session.config import SessionLimits, TurnDetection
 from session.effects import CloseSocket, SubmitUnit
 from session.errors import AdmissionRefused, MalformedEvent, StageFailed, StageUnavailable

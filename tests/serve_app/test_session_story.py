@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from serve_app.session_records import SessionRecord, SessionRecords
-from serve_app.session_story import Caller, SessionStory, StoryEntry
+from serve_app.logs.session_records import SessionRecord, SessionRecords
+from serve_app.logs.session_story import Caller, SessionStory, StoryEntry
 from session.config import SessionLimits
 from session.effects import AttachSocket, CloseSocket, DetachSocket, Effect
 from session.errors import AdmissionRefused, MalformedEvent, StageUnavailable

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from serve_app.input_audio import InputAudio
-from serve_app.speech_scorer import SileroScorers
+from serve_app.audio.input_audio import InputAudio
+from serve_app.audio.speech_scorer import SileroScorers
 from session.config import default_config
 from session.realtime.commands import AudioReceived
 from session.unit import INPUT_RATE_HZ

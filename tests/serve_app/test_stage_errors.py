@@ -3,7 +3,7 @@
 import pytest
 from ray.serve.exceptions import DeploymentUnavailableError, RayServeException
 
-from serve_app.stage_errors import let_go, stage_errors
+from serve_app.leasing.stage_errors import let_go, stage_errors
 from session.errors import StageUnavailable
 
 

@@ -6,7 +6,7 @@ from contextlib import aclosing, asynccontextmanager
 
 import pytest
 
-from serve_app.engine_actor import Stage0Engine, Stage1Engine
+from serve_app.leasing.engine_actor import Stage0Engine, Stage1Engine
 from serve_app.tracing.stage_call import traced_call
 from serve_app.tracing.tracer import TraceParent
 from session.config import RuntimeConfig, SessionLimits

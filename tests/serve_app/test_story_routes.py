@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from serve_app.story_views import SessionsView, StoryView
+from serve_app.logs.story_views import SessionsView, StoryView
 from session.config import SessionLimits
 from tests.fakes.server import Service, serving, until
 from tests.fakes.stages import ScriptedDirectory, answering

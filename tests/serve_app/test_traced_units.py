@@ -10,8 +10,8 @@ import pytest
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from websockets.asyncio.client import connect
 
-from serve_app.traced_units import MOST_KEPT, TracedUnits
 from serve_app.tracing.settings import TracingSettings
+from serve_app.tracing.traced_units import MOST_KEPT, TracedUnits
 from session.config import SessionLimits
 from session.effects import SubmitUnit
 from session.errors import StageFailed

@@ -317,7 +317,7 @@ def test_a_variable_alone_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_sends_spans_is_not_imported_where_nobody_traces() -> None:
     code = (
-        "import sys, serve_app.gateway, serve_app.engine_actor; "
+        "import sys, serve_app.gateway.gateway, serve_app.leasing.engine_actor; "
         "print([m for m in sys.modules if m.startswith('opentelemetry.exporter.otlp')])"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from serve_app.voice_sample import with_voice
+from serve_app.audio.voice_sample import with_voice
 from session.config import RuntimeConfig
 from session.errors import BadAudio
 from session.unit import VOICE_RATE_HZ

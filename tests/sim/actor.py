@@ -1,7 +1,7 @@
 """One session in virtual time: its mailbox, the kernel, the outbox, and the laws after each step.
 
-It mirrors `serve_app/session_actor.py`: letters are dealt with in the order they came, effects are
-performed in order, and nothing goes on once the session is over.
+It mirrors `serve_app/sessions/session_actor.py`: letters are dealt with in the order they came,
+effects are performed in order, and nothing goes on once the session is over.
 """
 
 from collections import Counter, deque

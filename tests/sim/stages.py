@@ -1,8 +1,8 @@
 """Two scripted stages in virtual time, and the glue that calls them for one session.
 
 The doors keep what `stages/binding.py` keeps: the highest fence wins, units come in order, and
-settings must have been told. The glue keeps what `serve_app/effects.py` keeps: calls wait for the
-cancel before them, speech is kept until it is asked for, a call has a time limit.
+settings must have been told. The glue keeps what `serve_app/sessions/effects.py` keeps: calls wait
+for the cancel before them, speech is kept until it is asked for, a call has a time limit.
 """
 
 from collections import deque

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import ray
 from ray import serve
 
-from serve_app.exposure import listens_on_loopback
+from serve_app.access.exposure import listens_on_loopback
 
 
 class Probe:

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from serve_app.stage_client import RayStageDirectory, RayStageSession
+from serve_app.leasing.stage_client import RayStageDirectory, RayStageSession
 from session.config import RuntimeConfig, SessionLimits
 from session.fence import Fence
 from session.ids import OperationId

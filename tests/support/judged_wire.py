@@ -7,9 +7,9 @@ Rule 2: a test may fail by it and in no other way notices it: what is sent stays
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
-from serve_app.asgi_socket import AsgiSocket
-from serve_app.connection import Connection, Socket
 from serve_app.dialects import EncodingProjector
+from serve_app.gateway.asgi_socket import AsgiSocket
+from serve_app.gateway.connection import Connection, Socket
 from session.outbox import WireEvent
 from session.realtime.live.server_events import LiveEvent, OutputAudioDelta
 from session.realtime.openai.server_events import OpenAIEvent

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from serve_app.leased_stage import LeasedStage, take_lease
-from serve_app.stage_client import RayStageDirectory, RayStageSession
+from serve_app.leasing.leased_stage import LeasedStage, take_lease
+from serve_app.leasing.stage_client import RayStageDirectory, RayStageSession
 from session.config import RuntimeConfig, SessionLimits
 from session.errors import AdmissionRefused, StageRefused, StageUnavailable
 from session.fence import Fence

@@ -12,11 +12,11 @@ from collections import defaultdict
 from typing import Final
 
 from serve_app.dialects import Dialect
+from serve_app.logs.session_records import SessionRecord, SessionRecords
+from serve_app.logs.session_story import Caller
 from serve_app.metrics.fairness import Fairness
 from serve_app.metrics.ray_meter import GATEWAYS, RayMeter
-from serve_app.session_observer import SessionObserver, observe
-from serve_app.session_records import SessionRecord, SessionRecords
-from serve_app.session_story import Caller
+from serve_app.metrics.session_observer import SessionObserver, observe
 from session.config import PlaybackCommitPolicy
 from session.effects import Effect
 from session.machine import DuplexSession

@@ -17,10 +17,10 @@ from serve_app.clock import MonotonicClock
 from serve_app.dialects import Dialect
 from serve_app.metrics.fairness import Fairness
 from serve_app.metrics.ray_meter import GATEWAYS, RayMeter
-from serve_app.session_observer import SessionObserver, observe
-from serve_app.traced_units import SessionTrace, session_trace
+from serve_app.metrics.session_observer import SessionObserver, observe
 from serve_app.tracing.opening import open_tracer
 from serve_app.tracing.settings import NO_TRACING, TracingSettings
+from serve_app.tracing.traced_units import SessionTrace, session_trace
 from serve_app.tracing.tracer import Tracer
 from session.effects import Effect, Emit, SubmitUnit, Synthesize
 from session.events import SpeechDelta

@@ -1,0 +1,1 @@
+"""Sound between the wire and the kernel: conversion, and which of it is speech."""

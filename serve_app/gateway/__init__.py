@@ -1,0 +1,1 @@
+"""The gateway: its sockets and its HTTP routes."""

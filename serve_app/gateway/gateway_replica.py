@@ -1,0 +1,59 @@
+"""The gateway in its Serve replica: this process's keys, and the way to the stages over Ray."""
+
+import os
+from dataclasses import replace
+from typing import Any
+
+import ray
+from ray import serve
+from ray.serve.handle import DeploymentHandle
+
+from serve_app.access.auth import check_key_file
+from serve_app.access.exposure import listens_on_loopback
+from serve_app.gateway.gateway import Gateway
+from serve_app.leasing.stage_client import RayStageDirectory
+from serve_app.logs.process_logs import set_up
+from serve_app.metrics.exporters import read_exporters
+from serve_app.metrics.ray_meter import GATEWAYS, RayMeter
+from serve_app.settings import ADMIN_KEYS_VARIABLE, GatewaySettings, Place, keys_in
+from stages.descriptor import Descriptor
+
+
+class GatewayReplica(Gateway):
+    """One replica of the gateway. It learns here what the application builder can not know."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        descriptor: Descriptor,
+        stage0: DeploymentHandle[Any],
+        stage1: DeploymentHandle[Any],
+    ) -> None:
+        set_up(settings.logs, "gateway")
+        own = replace(
+            settings,
+            api_keys=keys_in(os.environ),
+            admin_keys=keys_in(os.environ, ADMIN_KEYS_VARIABLE),
+            allow_unauthenticated=listens_on_loopback(),
+            place=_here(),
+        )
+
+        # A wrong line ends this process. Were its gauges there before, they would come with each
+        # attempt of Serve's, and nobody would be told that there is no gateway.
+        check_key_file(own.api_keys_file)
+        check_key_file(own.admin_keys_file)
+
+        async def open_directory() -> RayStageDirectory:
+            return RayStageDirectory(stage0, stage1, descriptor, settings.limits)
+
+        super().__init__(
+            own,
+            open_directory,
+            meter=RayMeter(GATEWAYS),
+            read_exporters=read_exporters,
+        )
+
+
+def _here() -> Place:
+    node: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]  # Ray's own
+    return Place(replica=serve.get_replica_context().replica_id.unique_id, node=node)

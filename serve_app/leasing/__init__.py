@@ -1,0 +1,1 @@
+"""How sessions get the stages: engines as actors, and who may use them until when."""

@@ -1,0 +1,1 @@
+"""What is written and kept of what happened: log lines and the stories of sessions."""

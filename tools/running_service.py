@@ -1,6 +1,7 @@
 """Starts the service from a deploy file, as an operator would, and stops it again."""
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -10,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -20,6 +21,9 @@ import yaml
 ROOT = Path(__file__).parents[1]
 READY_WITHIN_S = 600.0
 STOP_WITHIN_S = 60.0
+OURS = range(20_000, 32_000)
+"""Below the ports that a system gives to connections by itself (Linux from 32768, macOS from
+49152), one of which might take the port between the choice and its use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +125,9 @@ def get(port: int, path: str) -> bytes:
 
 
 def free_port() -> int:
-    """Return a port of the loopback interface that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a port of the loopback interface that nobody listens on, and nobody gets by chance."""
+    while True:
+        port = random.choice(OURS)
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port

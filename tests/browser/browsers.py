@@ -1,5 +1,6 @@
 """Debian's Chromium, headless, with a microphone that plays a file and never reaches the net."""
 
+import asyncio
 import json
 import math
 import os
@@ -38,6 +39,17 @@ WAIT_MS = 60_000
 """Only a test that has gone wrong ever waits so long."""
 
 Scheme = Literal["light", "dark"]
+
+NOTE_STATES = """
+    window.passed = [];
+    new MutationObserver((changes) => {
+        const values = changes.map((change) => change.oldValue);
+        window.passed.push(...values.slice(1), document.body.dataset.state);
+    }).observe(document, {
+        subtree: true, attributeFilter: ["data-state"], attributeOldValue: true,
+    });
+"""
+"""Notes each state that the page comes to; several at once are told with the values before."""
 
 expect.set_options(timeout=WAIT_MS)
 
@@ -154,6 +166,7 @@ async def open_page(url: str, visitor: Visitor | None = None) -> AsyncIterator[P
         ) as page,
     ):
         page.set_default_timeout(WAIT_MS)
+        await page.add_init_script(NOTE_STATES)
         page.on("pageerror", lambda error: faults.append(str(error)))
         await page.goto(url)
         yield page
@@ -161,12 +174,27 @@ async def open_page(url: str, visitor: Visitor | None = None) -> AsyncIterator[P
 
 
 async def state(page: Page, *names: str) -> str:
-    """Wait until the page is in one of the states; return it."""
+    """Wait until the page is in one of the states; return it.
+
+    A state that passes by itself may have passed before anybody looks: see `passes`.
+    """
     handle = await page.wait_for_function(
         "names => names.includes(document.body.dataset.state) && document.body.dataset.state",
         arg=list(names),
     )
     return str(await handle.json_value())
+
+
+async def passes(page: Page, *names: str) -> None:
+    """Wait until the page has been in these states, one after another, since it was loaded."""
+    await page.wait_for_function(
+        """names => {
+            let at = 0;
+            for (const one of window.passed) if (one === names[at]) at += 1;
+            return at === names.length;
+        }""",
+        arg=list(names),
+    )
 
 
 async def fact(page: Page, name: str) -> str | None:
@@ -180,10 +208,19 @@ class Tap:
 
     def __init__(self, page: Page) -> None:
         self.events: list[dict[str, Any]] = []
+        self._news = asyncio.Event()
         page.on("websocket", self._listen)
 
     def all(self, kind: str) -> list[dict[str, Any]]:
         return [event for event in self.events if event["type"] == kind]
+
+    async def until(self, kind: str) -> dict[str, Any]:
+        """Wait until an event of a kind has come; return the latest."""
+        async with asyncio.timeout(WAIT_MS / 1000):
+            while not self.all(kind):
+                self._news.clear()
+                await self._news.wait()
+        return self.all(kind)[-1]
 
     def acknowledged(self, response_id: str) -> list[dict[str, Any]]:
         """What the service answered to the acknowledgements of a response."""
@@ -192,4 +229,8 @@ class Tap:
 
     def _listen(self, socket: WebSocket) -> None:
         for name in ("framesent", "framereceived"):
-            socket.on(name, lambda text: self.events.append(json.loads(text)))
+            socket.on(name, self._note)
+
+    def _note(self, text: str | bytes) -> None:
+        self.events.append(json.loads(text))
+        self._news.set()

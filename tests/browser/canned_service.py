@@ -16,6 +16,7 @@ from array import array
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,13 @@ from websockets.typing import Subprotocol
 
 WEB = Path(__file__).parents[2] / "serve_app" / "web"
 VOICE_RATE_HZ = 24_000
-WAIT_S = 30
+WAIT_S = 60
+"""Only a test that has gone wrong ever waits so long."""
 
 Event = dict[str, Any]
 
 
+@lru_cache
 def tone(ms: int, *, rate_hz: int = VOICE_RATE_HZ, hz: float = 160.0) -> bytes:
     """Make `ms` of a voiced, syllable-like sound as PCM16."""
     samples = array("h")
@@ -169,6 +172,11 @@ class CannedClient:
             if ack["response_id"] == response_id
         ]
 
+    async def said(self, response_id: str, ms: int) -> None:
+        """Have something said and heard; what the page sent before its end has come by then."""
+        total_ms = await self.answer(response_id, [("Well. ", ms)])
+        await self.until(lambda client: client.acks(response_id)[-1:] == [total_ms])
+
     # --- what a service says, in the contract's order ---
 
     async def open_session(self) -> None:
@@ -272,6 +280,8 @@ class CannedService:
     """How many sockets were asked for."""
     audio_name: str = "response.audio"
     url: str = ""
+    scripts: dict[str, str] = field(default_factory=dict)
+    """Modules of a test's own, by their paths."""
     root: str = ""
     """Path under which everything is served, as behind a proxy."""
     server: Server | None = None
@@ -349,6 +359,8 @@ class CannedService:
         if path == "/v1/models":
             models = {"object": "list", "data": [{"id": self.session["model"], "object": "model"}]}
             return reply("application/json", json.dumps(models).encode())
+        if path in self.scripts:
+            return reply("text/javascript", self.scripts[path].encode())
         file = WEB / (path.lstrip("/") or "index.html")
         if not file.is_file():
             return socket.respond(http.HTTPStatus.NOT_FOUND, "no such file\n")

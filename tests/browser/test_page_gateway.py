@@ -17,6 +17,7 @@ from tests.browser.browsers import (
     Visitor,
     fact,
     open_page,
+    passes,
     state,
     write_recording,
 )
@@ -64,9 +65,7 @@ async def test_a_question_is_answered_and_the_answer_interrupted(
         await page.goto(address(service))
         await expect(page.locator("#model")).to_have_text("scripted")
         await page.get_by_role("button", name="Start").click()
-        await state(page, "listening")
-        await state(page, "hearing")
-        await state(page, "speaking")
+        await passes(page, "listening", "hearing", "speaking")
         answer = page.locator("[data-role=assistant]").first
         await expect(answer.locator(".said")).to_contain_text("Part")
         assert int(await fact(page, "latencyMs") or 0) > 0
@@ -77,7 +76,7 @@ async def test_a_question_is_answered_and_the_answer_interrupted(
         heard_ms = int(await answer.get_attribute("data-heard-ms") or 0)
         assert 0 < heard_ms < 12_000
         # And is answered again.
-        await expect(page.locator("[data-role=assistant]")).to_have_count(2)
+        await expect(page.locator("[data-role=assistant]").nth(1)).to_be_visible()
         await page.get_by_role("button", name="Stop").click()
         await state(page, "idle")
         await service.idle()
@@ -130,6 +129,8 @@ async def test_an_answer_over_a_road_that_breaks_is_heard_to_its_end(
         await expect(answer).to_have_attribute("data-status", "done")
         await expect(answer.locator(".said")).to_have_text("Part 1. Part 2. Part 3.")
         response_id = await answer.get_attribute("data-response") or ""
+        # An answer that had come before the cut is heard to its end without the road.
+        await tap.until("session.resumed")
         await page.get_by_role("button", name="Stop").click()
         await state(page, "idle")
         await service.idle()

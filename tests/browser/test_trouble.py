@@ -86,7 +86,7 @@ async def test_a_lost_connection(service: CannedService) -> None:
         await state(page, "listening")
         await client.hear("item_u", "Are you there?")
         await client.begin("resp-1")
-        await client.speak("resp-1", [("I am ", 1000), ("not sure.", 5000)])
+        await client.speak("resp-1", [("I am ", 1000), ("not sure.", 25_000)])
         await client.until(lambda c: bool(c.acks("resp-1")))
         client.socket.transport.abort()
         await problem(page, "dropped", "The connection was lost")

@@ -1,6 +1,8 @@
 """The audio worklets, sample by sample, in an offline context of the real browser."""
 
 import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -12,55 +14,88 @@ from tests.browser.canned_service import CannedService
 
 pytestmark = [pytest.mark.browser]
 
-PLAY = """async ({rate, frames, commands, scale}) => {
-    const context = new OfflineAudioContext(1, frames, rate);
-    await context.audioWorklet.addModule("player-worklet.js");
-    const player = new AudioWorkletNode(context, "player", {
-        numberOfInputs: 0, outputChannelCount: [1], processorOptions: {rateHz: 24000},
-    });
-    const reports = [];
-    player.port.onmessage = ({data}) => reports.push(data);
-    player.connect(context.destination);
-    for (const {at, ...command} of commands) {
-        if (command.samples) {
-            const [from, to] = command.samples;
-            command.samples = Int16Array.from({length: to - from}, (_, n) =>
-                scale * Math.sin(2 * Math.PI * 440 * (from + n) / 24000));
+ECHO = """
+    // Added before a worklet: its port answers a ping, after everything that came before it.
+    const register = globalThis.registerProcessor;
+    globalThis.registerProcessor = (name, Processor) => register(name, class extends Processor {
+        constructor(options) {
+            super(options);
+            const obey = this.port.onmessage;
+            this.port.onmessage = (event) => {
+                if (event.data === "ping") this.port.postMessage("pong");
+                else obey.call(this.port, event);
+            };
         }
-        if (at === undefined) player.port.postMessage(command);
-        else context.suspend(at).then(async () => {
-            player.port.postMessage(command);
-            await new Promise((done) => setTimeout(done, 50)); // the message goes to its thread
-            context.resume();
-        });
-    }
-    await new Promise((done) => setTimeout(done, 50));
-    const buffer = await context.startRendering();
-    await new Promise((done) => setTimeout(done, 50));
-    return {reports, output: Array.from(buffer.getChannelData(0))};
-}"""
-
-CAPTURE = """async ({rate, target, hz, seconds}) => {
-    const context = new OfflineAudioContext(1, rate * seconds, rate);
-    await context.audioWorklet.addModule("mic-worklet.js");
-    const mic = new AudioWorkletNode(context, "mic", {
-        processorOptions: {rateHz: target, chunkMs: 200},
     });
+"""
+OPEN = """async (context, name, options, hear) => {
+    for (const module of ["echo-worklet.js", `${name}-worklet.js`]) {
+        await context.audioWorklet.addModule(module);
+    }
+    const node = new AudioWorkletNode(context, name, options);
+    let answered;
+    node.port.onmessage = ({data}) => data === "pong" ? answered() : hear(data);
+    node.settled = () => new Promise((done) => {
+        answered = done;
+        node.port.postMessage("ping");
+    });
+    return node;
+}"""
+"""Opens a worklet; `settled` waits until what was sent to it has come, and what it sent before."""
+
+PLAY = f"""async ({{rate, frames, commands, scale}}) => {{
+    const context = new OfflineAudioContext(1, frames, rate);
+    const reports = [];
+    const player = await ({OPEN})(context, "player", {{
+        numberOfInputs: 0, outputChannelCount: [1], processorOptions: {{rateHz: 24000}},
+    }}, (report) => reports.push(report));
+    player.connect(context.destination);
+    for (const {{at, ...command}} of commands) {{
+        if (command.samples) {{
+            const [from, to] = command.samples;
+            command.samples = Int16Array.from({{length: to - from}}, (_, n) =>
+                scale * Math.sin(2 * Math.PI * 440 * (from + n) / 24000));
+        }}
+        if (at === undefined) player.port.postMessage(command);
+        else context.suspend(at).then(async () => {{
+            player.port.postMessage(command);
+            await player.settled();
+            context.resume();
+        }});
+    }}
+    await player.settled();
+    const buffer = await context.startRendering();
+    await player.settled();
+    return {{reports, output: Array.from(buffer.getChannelData(0))}};
+}}"""
+
+CAPTURE = f"""async ({{rate, target, hz, seconds}}) => {{
+    const context = new OfflineAudioContext(1, rate * seconds, rate);
     const chunks = [];
-    mic.port.onmessage = ({data}) => chunks.push(Array.from(new Int16Array(data)));
-    const source = new OscillatorNode(context, {frequency: hz});
+    const mic = await ({OPEN})(context, "mic", {{
+        processorOptions: {{rateHz: target, chunkMs: 200}},
+    }}, (chunk) => chunks.push(Array.from(new Int16Array(chunk))));
+    const source = new OscillatorNode(context, {{frequency: hz}});
     source.connect(mic).connect(context.destination);
     source.start();
     await context.startRendering();
-    await new Promise((done) => setTimeout(done, 100));
+    await mic.settled();
     return chunks;
-}"""
+}}"""
 
 FADE_FRAMES = 96
 
 
 def sine(count: int, *, rate: int = 24_000, hz: float = 440.0) -> list[float]:
     return [math.sin(2 * math.pi * hz * n / rate) for n in range(count)]
+
+
+@asynccontextmanager
+async def opened(service: CannedService) -> AsyncIterator[Page]:
+    """Open the page, whose service has one more worklet."""
+    service.scripts["/echo-worklet.js"] = ECHO
+    async with open_page(service.url) as page:
+        yield page
 
 
 async def play(page: Page, commands: list[dict[str, Any]], **options: Any) -> dict[str, Any]:
@@ -72,7 +107,7 @@ async def play(page: Page, commands: list[dict[str, Any]], **options: Any) -> di
 async def test_chunks_are_played_without_a_gap(service: CannedService) -> None:
     cuts = [0, 2400, 2401, 5000, 9999, 16_000]
     pieces: list[dict[str, Any]] = [{"play": "a", "samples": [a, b]} for a, b in pairwise(cuts)]
-    async with open_page(service.url) as page:
+    async with opened(service) as page:
         played = await play(page, [*pieces, {"finish": "a"}])
     output = played["output"]
     expected = [0.5 * value for value in sine(16_000)]
@@ -92,7 +127,7 @@ async def test_reports_rise_and_end_with_everything(service: CannedService) -> N
         {"play": "b", "samples": [0, 4000]},
         {"finish": "b"},
     ]
-    async with open_page(service.url) as page:
+    async with opened(service) as page:
         played = await play(page, commands)
     for name, total in (("a", 8000), ("b", 4000)):
         reports = [report for report in played["reports"] if report["id"] == name]
@@ -112,7 +147,7 @@ async def test_a_cut_is_silent_at_once_and_exact(service: CannedService) -> None
         {"play": "a", "samples": [0, 24_000]},
         {"cut": "a", "at": 0.32},
     ]
-    async with open_page(service.url) as page:
+    async with opened(service) as page:
         played = await play(page, commands)
     output = played["output"]
     cut = played["reports"][-1]
@@ -133,7 +168,7 @@ async def test_one_answer_can_be_cut_and_the_other_goes_on(service: CannedServic
         {"play": "b", "samples": [0, 4800]},
         {"cut": "b"},
     ]
-    async with open_page(service.url) as page:
+    async with opened(service) as page:
         played = await play(page, commands)
     kinds = [(report["id"], report["kind"], report["samples"]) for report in played["reports"]]
     assert ("b", "cut", 0) in kinds
@@ -146,7 +181,7 @@ async def test_it_waits_for_more_after_running_dry(service: CannedService) -> No
         {"play": "a", "samples": [4800, 9600], "at": 0.512},
         {"finish": "a", "at": 0.64},
     ]
-    async with open_page(service.url) as page:
+    async with opened(service) as page:
         played = await play(page, commands)
     output = played["output"]
     assert max(abs(value) for value in output[5200:12_000]) == 0
@@ -158,7 +193,7 @@ async def test_it_waits_for_more_after_running_dry(service: CannedService) -> No
 
 async def test_a_context_of_another_rate_hears_the_same_tone(service: CannedService) -> None:
     commands: list[dict[str, Any]] = [{"play": "a", "samples": [0, 24_000]}, {"finish": "a"}]
-    async with open_page(service.url) as page:
+    async with opened(service) as page:
         played = await play(page, commands, rate=44_100, frames=48_000)
     output = played["output"][1000:41_000]
     crossings = sum(1 for a, b in pairwise(output) if a < 0 <= b)
@@ -174,7 +209,7 @@ async def test_a_context_of_another_rate_hears_the_same_tone(service: CannedServ
 async def test_the_microphone_is_cut_into_equal_chunks(
     service: CannedService, rate: int, target: int
 ) -> None:
-    async with open_page(service.url) as page:
+    async with opened(service) as page:
         chunks = await page.evaluate(
             CAPTURE, {"rate": rate, "target": target, "hz": 500, "seconds": 1}
         )
@@ -189,7 +224,7 @@ async def test_the_microphone_is_cut_into_equal_chunks(
 
 
 async def test_a_tone_above_half_the_rate_is_dampened(service: CannedService) -> None:
-    async with open_page(service.url) as page:
+    async with opened(service) as page:
         low, high = [
             await page.evaluate(CAPTURE, {"rate": 96_000, "target": 48_000, "hz": hz, "seconds": 1})
             for hz in (1_000, 45_000)

@@ -1,5 +1,6 @@
 """The log files on real Ray: each process of ours has one, and no content is in any file."""
 
+import asyncio
 import json
 import urllib.request
 from collections.abc import Iterator
@@ -44,6 +45,21 @@ def get(service: ServeCluster, path: str) -> Any:
         return json.loads(answer.read())
 
 
+async def ended(service: ServeCluster, session_id: str) -> Any:
+    """Wait for a session's record, which is written when everything of it has ended."""
+    while True:
+        told = await asyncio.to_thread(get, service, "/admin/sessions")
+        for one in told["ended"]:
+            if one["id"] == session_id:
+                return one
+        await asyncio.sleep(0.1)
+
+
+def whole_lines(path: Path) -> list[str]:
+    """Return the lines of a file but the one that is being written."""
+    return path.read_text().rpartition("\n")[0].splitlines()
+
+
 async def test_each_process_writes_json_and_nobody_writes_content(
     service: ServeCluster, older: frozenset[Path]
 ) -> None:
@@ -56,7 +72,7 @@ async def test_each_process_writes_json_and_nobody_writes_content(
                 if heard["type"] == "session.created":
                     token, session_id = heard["resume_token"], heard["session"]["id"]
     assert token
-    [session] = [one for one in get(service, "/admin/sessions")["ended"] if one["id"] == session_id]
+    session = await ended(service, session_id)
     told = get(service, f"/admin/sessions/{session_id}")
     assert None not in (session["stage0_replica"], session["stage1_replica"])
     assert told["entries"][-1]["effects"] == ["SessionClosed", "CloseSocket"]
@@ -65,7 +81,7 @@ async def test_each_process_writes_json_and_nobody_writes_content(
     own = [path for path in files if path.parent.name == FOLDER and path not in older]
     processes = {path.name.rpartition("_")[0] for path in own}
     assert {"gateway", "stage0", "stage1", "stage0_engine", "stage1_engine"} <= processes
-    lines = [json.loads(line) for path in own for line in path.read_text().splitlines()]
+    lines = [json.loads(line) for path in own for line in whole_lines(path)]
     mine = [line for line in lines if line.get("session") == session_id]
     said = [line["message"] for line in mine if line["level"] == "INFO"]
     assert said == ["session begun", "session ended"]

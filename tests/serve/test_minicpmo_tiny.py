@@ -59,12 +59,18 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="module")
-def service(cluster: ServeCluster) -> Iterator[ServeCluster]:
+def deployed(cluster: ServeCluster) -> Iterator[ServeCluster]:
     # Clients here hang up for good.
     limits = {"max_sessions": 2, "disconnect_grace_s": 0}
     cluster.deploy("minicpmo_tiny.yaml", {"model_settings": SETTINGS, "limits": limits})
     yield cluster
     cluster.delete()
+
+
+@pytest.fixture
+def service(deployed: ServeCluster) -> ServeCluster:
+    deployed.until_free()
+    return deployed
 
 
 class Caller:
@@ -153,7 +159,7 @@ def check_answers(caller: Caller) -> None:
             for event in caller.of("response.audio_transcript.done")
             if event["response_id"] == response
         ]
-        # Also of one that was cut short: what its deltas said. The toy model may speak without text.
+        # Also of one that was cut short: what its deltas said. The toy may speak without text.
         assert wholes == (["".join(texts)] if any(texts) else [])
 
 
@@ -171,7 +177,10 @@ def check_account(deltas: list[dict[str, Any]], done: dict[str, Any]) -> None:
         assert metrics["num_generation_tokens"] > len(metrics["vllm_itls_ms"])
     playback = done["response"]["metadata"]["playback"]
     assert playback["sent_ms"] == playback["generated_ms"]
-    assert playback["sent_ms"] * OUTPUT_RATE_HZ == samples * 1000
+    # What was on its way when an answer was cut is counted, and may not have come.
+    not_heard = playback["sent_ms"] * OUTPUT_RATE_HZ - samples * 1000
+    assert not_heard >= 0
+    assert not_heard == 0 or done["response"]["status"] == "cancelled"
 
 
 def check_cadence(deltas: list[dict[str, Any]]) -> None:
@@ -343,26 +352,38 @@ def metrics(service: ServeCluster) -> dict[tuple[str, str], float]:
     return found
 
 
+MOVED = (
+    ("ray_vllm_generation_tokens_total", ""),
+    ("ray_vllm_prompt_tokens_total", ""),
+    ("ray_vllm_inter_token_latency_seconds_count", ""),
+    ("duplex_engine_kv_tokens.used", "stage0"),
+    ("duplex_engine_kv_tokens.used", "stage1"),
+    ("duplex_stage1_batch_sessions_count", ""),
+)
+"""What a spoken second moves, in several processes."""
+
+
+def is_reported(shown: dict[tuple[str, str], float]) -> bool:
+    """Whether every process has told of what it did."""
+    return all(shown[name] > 0 for name in MOVED)
+
+
 async def test_vllms_metrics_and_both_memories_are_shown(service: ServeCluster) -> None:
     async with dial(service) as line:
         caller = await Caller(line, audio=LISTENS_AGAIN).open()
         await caller.say_until("response.audio.delta")
         async with asyncio.timeout(PATIENCE_S):
-            while True:
-                shown = await asyncio.to_thread(metrics, service)
-                used = [shown["duplex_engine_kv_tokens.used", f"stage{half}"] for half in (0, 1)]
-                if shown["ray_vllm_generation_tokens_total", ""] > 0 and min(used) > 0:
-                    break  # every process has reported, which it does every ten seconds
+            # Each process reports by itself.
+            while not is_reported(  # noqa: ASYNC110 - another process
+                shown := await asyncio.to_thread(metrics, service)
+            ):
                 await asyncio.sleep(1.0)
-    assert shown["ray_vllm_prompt_tokens_total", ""] > 0
-    assert shown["ray_vllm_inter_token_latency_seconds_count", ""] > 0
     for stage in ("stage0", "stage1"):
         held, reserved, capacity = (
             shown[f"duplex_engine_kv_tokens.{state}", stage]
             for state in ("used", "reserved", "capacity")
         )
         assert 0 < held <= reserved <= capacity
-    assert shown["duplex_stage1_batch_sessions_count", ""] > 0
 
 
 def unmoved(prometheus: Prometheus, exprs: list[str], since_s: float) -> list[str]:

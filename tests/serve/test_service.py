@@ -21,18 +21,24 @@ from tests.support.wire_order import ANSWER
 pytestmark = pytest.mark.timeout(180)
 
 AUTO: dict[str, Any] = {"extra_body": {"auto_response": True}}
-PATIENCE_S = 60.0
+PATIENCE_S = 150.0
 """Only a test that has gone wrong ever waits so long."""
 
 
 @pytest.fixture(scope="module")
-def service(cluster: ServeCluster) -> Iterator[ServeCluster]:
+def deployed(cluster: ServeCluster) -> Iterator[ServeCluster]:
     settings = {"sentences": 1, "speak_at_units": [1], "hang_at_units": [3], "chunk_delay_ms": 5}
     # Clients here hang up for good; tests/contract has those that come back.
     limits = {"max_sessions": 2, "disconnect_grace_s": 0}
     cluster.deploy("scripted.yaml", {"model_settings": settings, "limits": limits})
     yield cluster
     cluster.delete()
+
+
+@pytest.fixture
+def service(deployed: ServeCluster) -> ServeCluster:
+    deployed.until_free()
+    return deployed
 
 
 def dial(service: ServeCluster, **options: Any) -> connect:

@@ -21,7 +21,8 @@ from stages.scripted.plugin import PLUGIN
 from tests.support.serve_cluster import ServeCluster
 from tests.support.stage_talk import HANGS, QUESTION, Service, begin, collect
 
-LIMITS = SessionLimits(max_sessions=2, lease_ttl_s=2.0, reaper_interval_s=0.3, stage_timeout_s=20.0)
+# A lease lasts several times as long as a busy machine lets a renewal wait.
+LIMITS = SessionLimits(max_sessions=2, lease_ttl_s=8.0, reaper_interval_s=0.3, stage_timeout_s=60.0)
 FAILS = 4
 SETTINGS = {
     "hang_at_units": [HANGS],
@@ -151,10 +152,10 @@ async def test_a_cancel_ends_the_call_and_the_stream_that_run(
 async def test_a_consumer_that_is_cancelled_stops_the_stage(directory: RayStageDirectory) -> None:
     talk = await begin(directory)
     spoken = await talk.append(QUESTION)
-    listener = asyncio.ensure_future(
-        collect(talk.stages.speak(talk.fence, seq=1, speech=spoken.speech))
-    )
-    await asyncio.sleep(0.1)
+    chunks = talk.stages.speak(talk.fence, seq=1, speech=spoken.speech)
+    await anext(chunks)  # the stage speaks
+    listener = asyncio.ensure_future(collect(chunks))
+    await asyncio.sleep(0)  # so that it listens
     listener.cancel()
     await asyncio.wait({listener})
     # The stage says one thing at a time, and the first was an hour long.

@@ -34,7 +34,7 @@ def receiver() -> Iterator[OtlpReceiver]:
 
 
 @pytest.fixture(scope="module")
-def service(cluster: ServeCluster, receiver: OtlpReceiver) -> Iterator[ServeCluster]:
+def deployed(cluster: ServeCluster, receiver: OtlpReceiver) -> Iterator[ServeCluster]:
     settings = {
         "speak_at_units": [1, 2],
         "sentences": 1,
@@ -58,6 +58,12 @@ def service(cluster: ServeCluster, receiver: OtlpReceiver) -> Iterator[ServeClus
     )
     yield cluster
     cluster.delete()
+
+
+@pytest.fixture
+def service(deployed: ServeCluster) -> ServeCluster:
+    deployed.until_free()
+    return deployed
 
 
 def dial(service: ServeCluster) -> connect:

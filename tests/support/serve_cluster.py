@@ -112,17 +112,40 @@ class ServeCluster:
 
         return serve.get_deployment_handle(name, APPLICATION)
 
+    def until_free(self) -> None:
+        """Wait until no session is held: a client that hangs up is gone before its slot is free."""
+        while any(self._open_sessions(name) != 0 for name in ("Stage0", "Stage1")):
+            time.sleep(0.05)
+
+    def _open_sessions(self, name: str) -> int | None:
+        """Return how many slots a stage has given out, or None while its engine is replaced."""
+        from ray.exceptions import RayError  # noqa: PLC0415 - needs the environment
+        from ray.serve.exceptions import RayServeException  # noqa: PLC0415 - the same
+
+        try:
+            capacity = self.stage(name).capacity.remote().result(timeout_s=10)
+        except (RayError, RayServeException, TimeoutError):
+            return None
+        taken: int = capacity.open_sessions
+        return taken
+
     def worker(self, title: str) -> int:
-        """Return the process of a worker of this node, by the title Ray gives it."""
+        """Return the process of a worker of this node, by the title Ray gives it.
+
+        One that is being replaced, or that its application has left behind, may still be going.
+        """
+        while len(found := self._workers(title)) != 1:
+            time.sleep(0.1)
+        return found[0].pid
+
+    def _workers(self, title: str) -> list["Process"]:
         every = _processes()
         parents = {process.pid for process in every if self.folder in process.command}
-        found = [
+        return [
             process
             for process in every
             if process.command.startswith(f"ray::{title}") and process.parent in parents
         ]
-        assert len(found) == 1, (title, found)
-        return found[0].pid
 
     def delete(self) -> None:
         """Take the application away."""

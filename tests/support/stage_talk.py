@@ -142,7 +142,7 @@ class Service:
             Fence(next(names), 0, 0, 0),
             directory.witness,
             PLUGIN.descriptor,
-            timeout_s=20,
+            timeout_s=self.limits.stage_timeout_s,
         )
 
 

@@ -17,9 +17,9 @@ from tests.support.serve_cluster import ServeCluster, serve_cluster
 TIMEOUTS_S = {
     "models": 120,
     "vllm": 180,
-    "serve": 180,
-    "browser": 180,
-    "clients": 180,
+    "serve": 300,
+    "browser": 300,
+    "clients": 300,
     "soak": 1800,
 }
 

@@ -10,7 +10,7 @@ from session.errors import AdmissionRefused
 from tests.support.serve_cluster import ServeCluster
 from tests.support.stage_talk import Service, begin
 
-pytestmark = [pytest.mark.serve, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.serve
 
 ROUNDS = 8
 

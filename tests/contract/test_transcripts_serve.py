@@ -11,7 +11,7 @@ from tests.contract.stages_on_sockets import SocketStage
 from tests.contract.transcript import Json, Transcript
 from tests.support.serve_cluster import ServeCluster
 
-pytestmark = [pytest.mark.serve, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.serve
 
 
 class Deployed:

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import socket
 import ssl
 import sys
 import wave
@@ -15,12 +14,14 @@ from tests.realclients.sentences import RATE_HZ
 from tests.support.node import run_node
 from tests.support.speech import normalise, recognise, synthesise
 from tests.support.tls_front import TlsFront
+from tools.running_service import free_port
 
 PAGE = Path(__file__).parents[2] / "docs" / "your_client.md"
 PLAIN, SECURE = "127.0.0.1:8000", "localhost:8443"
 RECORDED_HZ = 16_000
 """Another rate than the wire's, as the recordings of tests/data have it."""
-WAIT_S = 60.0
+WAIT_S = 150.0
+"""Only a program that has gone wrong ever runs so long."""
 FEW_LINES, MANY_LINES = 26, 60
 EXPECTED = {
     "`openai` for Python": "five",
@@ -82,8 +83,13 @@ async def run(program: str, folder: Path) -> str:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    async with asyncio.timeout(WAIT_S):
-        written, complaints = await running.communicate()
+    try:
+        async with asyncio.timeout(WAIT_S):
+            written, complaints = await running.communicate()
+    finally:
+        if running.returncode is None:
+            running.kill()
+            await running.wait()
     assert (running.returncode, complaints.decode()) == (0, "")
     return written.decode()
 
@@ -118,9 +124,7 @@ async def test_the_front_of_the_page_ends_tls(address: str, tmp_path: Path) -> N
     authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(
         tmp_path / "localhost.pem"
     )
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port: int = free.getsockname()[1]
+    port = free_port()
     program = examples()[FRONT][1].replace("8443", str(port))
     program = program.replace("8000", address.rpartition(":")[2])
     running = await asyncio.create_subprocess_exec(sys.executable, "-c", program, cwd=tmp_path)

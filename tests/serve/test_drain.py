@@ -21,8 +21,6 @@ from tests.fakes.wire import append, client, update
 from tests.support.serve_cluster import ENVIRONMENT, ROOT, ServeCluster
 from tools.running_service import free_port, is_ready
 
-pytestmark = pytest.mark.timeout(180)
-
 PATIENCE_S = 60.0
 AUTO: dict[str, Any] = {"extra_body": {"auto_response": True}}
 DRAIN = "/admin/drain"

@@ -16,8 +16,6 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from tests.fakes.wire import client, update
 from tests.support.serve_cluster import ServeCluster
 
-pytestmark = pytest.mark.timeout(180)
-
 PATIENCE_S = 150.0
 """Only a test that has gone wrong ever waits so long."""
 ALICE = "a-key name=alice max_sessions=1\n"

@@ -15,8 +15,6 @@ from tests.fakes.server import until
 from tests.support.marked import conversation, traces
 from tests.support.serve_cluster import ServeCluster
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.fixture(scope="module")
 def older(cluster: ServeCluster) -> frozenset[Path]:

@@ -36,7 +36,7 @@ from tests.fakes.wire import append, client, update
 from tests.serve.test_service import AUTO, until
 from tests.support.serve_cluster import ServeCluster
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.fresh_cluster]
+pytestmark = pytest.mark.fresh_cluster
 
 SESSIONS = 64
 PATIENCE_S = 100.0

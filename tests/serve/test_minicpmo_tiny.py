@@ -29,7 +29,7 @@ from tests.support.prometheus import Prometheus, Range, prometheus_beside_ray
 from tests.support.serve_cluster import Process, ServeCluster, descendants, is_alive
 from tests.support.stage0_talk import second
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.vllm]
+pytestmark = pytest.mark.vllm
 
 ANSWERS = ("response.listen", "response.audio_transcript.delta")
 """What a second is answered with: it is listened to, or spoken over."""

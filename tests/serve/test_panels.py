@@ -36,8 +36,6 @@ from tests.support.prometheus import Prometheus, Range, Sample, prometheus_besid
 from tests.support.serve_cluster import ServeCluster
 from tools.dashboards.alerts import ALERTS, RECORDINGS
 
-pytestmark = pytest.mark.timeout(240)
-
 KEY = "key-of-the-panels"
 LIMITS = {
     "max_sessions": 16,

@@ -18,8 +18,6 @@ from tests.support.bad_input import BAD, MEBIBYTE
 from tests.support.serve_cluster import ServeCluster
 from tests.support.wire_order import ANSWER
 
-pytestmark = pytest.mark.timeout(180)
-
 AUTO: dict[str, Any] = {"extra_body": {"auto_response": True}}
 PATIENCE_S = 150.0
 """Only a test that has gone wrong ever waits so long."""

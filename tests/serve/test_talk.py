@@ -18,7 +18,7 @@ from tests.support.live_caller import RATE_HZ, Caller
 from tests.support.serve_cluster import ServeCluster
 from tests.support.speech import first_sound, normalise, recognise, synthesise, wer
 
-pytestmark = [pytest.mark.models, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.models
 
 DATA = Path(__file__).parents[1] / "data"
 

@@ -13,7 +13,7 @@ import pytest
 from tests.support.serve_cluster import ServeCluster
 from tools.acceptance.run import Origin, Verdict, run_contract
 
-pytestmark = [pytest.mark.models, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.models
 
 
 @pytest.fixture(scope="module")

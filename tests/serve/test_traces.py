@@ -13,8 +13,6 @@ from tests.serve.test_service import AUTO, until
 from tests.support.otlp_receiver import OtlpReceiver, SpanSeen, otlp_receiver
 from tests.support.serve_cluster import ServeCluster
 
-pytestmark = pytest.mark.timeout(180)
-
 PARENTS = {
     "unit": None,
     "stage0.append": "unit",

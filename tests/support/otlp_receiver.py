@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-WAIT_S = 30.0
+WAIT_S = 100.0
 """Only a test that has gone wrong ever waits so long."""
 Values = dict[str, str | int | float | bool]
 

@@ -33,7 +33,7 @@ transport.on("*", (event) => {
 });
 
 // Instead of waiting for ever.
-setTimeout(() => process.exit(3), 75_000).unref();
+setTimeout(() => process.exit(3), 140_000).unref();
 
 let words = Buffer.alloc(0);
 const say = (path) => (words = Buffer.concat([words, readFileSync(path)]));

@@ -10,7 +10,7 @@ from websockets.exceptions import ConnectionClosed
 
 from tests.contract.transcript import Json
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 """Only a test that has gone wrong ever waits so long."""
 
 

@@ -21,7 +21,7 @@ from tests.fakes.wire import append, client, update
 from tests.support.serve_cluster import ENVIRONMENT, ROOT, ServeCluster
 from tools.running_service import free_port, is_ready
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 AUTO: dict[str, Any] = {"extra_body": {"auto_response": True}}
 DRAIN = "/admin/drain"
 SLOW = {"sentences": 2, "speak_at_units": [1], "chunk_delay_ms": 300}

@@ -44,7 +44,7 @@ LIMITS = {
     "reaper_interval_s": 0.5,
     "max_output_bytes_per_session": 262_144,
 }
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 """Only a test that has gone wrong ever waits so long."""
 PANELS = drawn_panels()
 UNMOVED = {

@@ -18,7 +18,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tests.fakes.wire import append, client, update
-from tests.support.serve_cluster import ENVIRONMENT, ROOT, ServeCluster
+from tests.support.serve_cluster import ENVIRONMENT, ROOT, UNHURRIED, ServeCluster
 from tools.running_service import free_port, is_ready
 
 PATIENCE_S = 120.0
@@ -30,7 +30,9 @@ SLOW = {"sentences": 2, "speak_at_units": [1], "chunk_delay_ms": 300}
 
 @pytest.fixture(scope="module")
 def service(cluster: ServeCluster) -> Iterator[ServeCluster]:
-    cluster.deploy("scripted.yaml", {"model_settings": SLOW, "limits": {"max_sessions": 2}})
+    cluster.deploy(
+        "scripted.yaml", {"model_settings": SLOW, "limits": {"max_sessions": 2, **UNHURRIED}}
+    )
     yield cluster
     cluster.delete()
 

@@ -14,7 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tests.fakes.wire import client, update
-from tests.support.serve_cluster import ServeCluster
+from tests.support.serve_cluster import UNHURRIED, ServeCluster
 
 PATIENCE_S = 150.0
 """Only a test that has gone wrong ever waits so long."""
@@ -30,7 +30,12 @@ def key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def deployed(cluster: ServeCluster, key_file: Path) -> Iterator[ServeCluster]:
     key_file.write_text(ALICE + BOB)
-    limits = {"max_sessions": 4, "disconnect_grace_s": 0, "max_opens_per_key_per_minute": 1_000}
+    limits = {
+        "max_sessions": 4,
+        "disconnect_grace_s": 0,
+        "max_opens_per_key_per_minute": 1_000,
+        **UNHURRIED,
+    }
     cluster.deploy("scripted.yaml", {"auth": {"api_keys_file": str(key_file)}, "limits": limits})
     yield cluster
     cluster.delete()

@@ -26,7 +26,13 @@ from stages.wav import build_wav
 from tests.fakes.wire import append_bytes, client, update
 from tests.support.drawn import MINICPMO_ALONE, STEP_S, drawn_panels, is_of, moves
 from tests.support.prometheus import Prometheus, Range, prometheus_beside_ray
-from tests.support.serve_cluster import Process, ServeCluster, descendants, is_alive
+from tests.support.serve_cluster import (
+    UNHURRIED,
+    Process,
+    ServeCluster,
+    descendants,
+    is_alive,
+)
 from tests.support.stage0_talk import second
 
 pytestmark = pytest.mark.vllm
@@ -61,7 +67,7 @@ SETTINGS = {
 @pytest.fixture(scope="module")
 def deployed(cluster: ServeCluster) -> Iterator[ServeCluster]:
     # Clients here hang up for good.
-    limits = {"max_sessions": 2, "disconnect_grace_s": 0}
+    limits = {"max_sessions": 2, "disconnect_grace_s": 0, **UNHURRIED}
     cluster.deploy("minicpmo_tiny.yaml", {"model_settings": SETTINGS, "limits": limits})
     yield cluster
     cluster.delete()

@@ -33,7 +33,7 @@ from tests.support.drawn import (
     values,
 )
 from tests.support.prometheus import Prometheus, Range, Sample, prometheus_beside_ray
-from tests.support.serve_cluster import ServeCluster
+from tests.support.serve_cluster import UNHURRIED, ServeCluster
 from tools.dashboards.alerts import ALERTS, RECORDINGS
 
 KEY = "key-of-the-panels"
@@ -43,6 +43,7 @@ LIMITS = {
     "disconnect_grace_s": 5.0,
     "reaper_interval_s": 0.5,
     "max_output_bytes_per_session": 262_144,
+    **UNHURRIED,
 }
 PATIENCE_S = 120.0
 """Only a test that has gone wrong ever waits so long."""

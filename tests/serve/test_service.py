@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tests.fakes.wire import append, client, update
 from tests.support.bad_input import BAD, MEBIBYTE
-from tests.support.serve_cluster import ServeCluster
+from tests.support.serve_cluster import UNHURRIED, ServeCluster
 from tests.support.wire_order import ANSWER
 
 AUTO: dict[str, Any] = {"extra_body": {"auto_response": True}}
@@ -27,7 +27,7 @@ PATIENCE_S = 150.0
 def deployed(cluster: ServeCluster) -> Iterator[ServeCluster]:
     settings = {"sentences": 1, "speak_at_units": [1], "hang_at_units": [3], "chunk_delay_ms": 5}
     # Clients here hang up for good; tests/contract has those that come back.
-    limits = {"max_sessions": 2, "disconnect_grace_s": 0}
+    limits = {"max_sessions": 2, "disconnect_grace_s": 0, **UNHURRIED}
     cluster.deploy("scripted.yaml", {"model_settings": settings, "limits": limits})
     yield cluster
     cluster.delete()

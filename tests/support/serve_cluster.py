@@ -36,6 +36,8 @@ WATCHED = {
     "graceful_shutdown_wait_loop_s": 0.1,
 }
 """What Serve is told about each deployment, besides what the deploy file says."""
+UNHURRIED = {"config_timeout_s": 120.0}
+"""Limits for clients that connect one after another before the first of them says anything."""
 
 
 @dataclass(frozen=True, slots=True)

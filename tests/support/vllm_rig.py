@@ -97,7 +97,7 @@ class VllmRig(EngineRig):
 
     async def still_held(self) -> list[str]:
         found: list[str] = []
-        for _ in range(50):  # the worker forgets a request in the step after the abort
+        for _ in range(1_000):  # the worker forgets a request in the step after the abort
             found = await self.held_now()
             if not found:
                 break

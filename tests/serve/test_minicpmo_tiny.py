@@ -338,7 +338,8 @@ async def test_a_dead_engine_ends_its_sessions_with_words_and_leaves_no_process(
         assert caller.heard[-1]["reason"] == reason
         assert line.close_code == 1011
     assert len(await engine_processes(service, actor)) == len(processes)
-    assert not any(is_alive(process) for process in processes)
+    while any(map(is_alive, processes)):  # noqa: ASYNC110 - no event crosses the process
+        await asyncio.sleep(0.1)
 
 
 # --- metrics ------------------------------------------------------------------------------------

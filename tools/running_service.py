@@ -63,7 +63,8 @@ def running_service(
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         file = Path(folder) / deploy_file
         file.write_text(yaml.safe_dump(tree))
-        command = [str(Path(sys.executable).parent / "serve"), "run", "--address", "local"]
+        # By module: where packages were only unpacked there is no `serve` beside Python.
+        command = [sys.executable, "-m", "ray.serve.scripts", "run", "--address", "local"]
         with running_command([*command, str(file)], port, env=env or {}, log=log) as service:
             yield service
 

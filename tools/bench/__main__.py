@@ -9,6 +9,7 @@ traces   what a unit costs the gateway with traces and without
 stage0   MiniCPM-o's Stage0 in real time by number of sessions, and what its parts cost; it takes
          options of its own: `python -m tools.bench stage0 --help`
 stage1   MiniCPM-o's Stage1 in real time, alone and with its Stage0; with options of its own
+talks    MiniCPM-o through the whole service, from WebSocket clients; with options too
 voice    MiniCPM-o's flow and vocoder by number of turns that are due together; with options too
 
 Each prints Markdown with the conditions under which it was made.
@@ -69,6 +70,12 @@ def _stage1(options: Sequence[str]) -> None:
     bench_stage1(options)
 
 
+def _talks(options: Sequence[str]) -> None:
+    from tools.bench.talks import bench_talks  # noqa: PLC0415 - as above
+
+    bench_talks(options)
+
+
 def _voice(options: Sequence[str]) -> None:
     from tools.bench.voice import bench_voice  # noqa: PLC0415 - as above
 
@@ -86,6 +93,7 @@ BENCHES: Mapping[str, Callable[[], None]] = {
 WITH_OPTIONS: Mapping[str, Callable[[Sequence[str]], None]] = {
     "stage0": _stage0,
     "stage1": _stage1,
+    "talks": _talks,
     "voice": _voice,
 }
 

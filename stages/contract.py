@@ -58,15 +58,6 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True)
-class Capacity:
-    """What a stage has left."""
-
-    max_sessions: int
-    open_sessions: int
-    recent_unit_ms: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class TokenMemory:
     """Positions of a model's memory."""
 

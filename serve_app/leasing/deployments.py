@@ -9,7 +9,6 @@ Rule 3: the engine is a child in the replica's placement group and dies with the
 
 import asyncio
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import ray
@@ -18,36 +17,16 @@ from ray.exceptions import RayActorError, RayError
 
 from serve_app.leasing.engine_actor import Stage0Actor, Stage1Actor
 from serve_app.leasing.lease import LeaseEnd, LeaseEnded, LeaseGranted, LeaseItem, LeaseRefused
+from serve_app.leasing.stage_plan import StagePlan
 from serve_app.logs.process_logs import set_up
-from serve_app.settings import LogArgs
-from serve_app.tracing.settings import NO_TRACING, TracingSettings
-from session.config import SessionLimits
 from session.errors import DuplexError, StageContractBroken, StageUnavailable
 from session.ids import SessionId
-from stages.contract import Capacity
 from stages.descriptor import Descriptor
 
 ACTORS: Final = {"stage0": Stage0Actor, "stage1": Stage1Actor}
 CALLS_PER_SESSION: Final = 8
 """Calls of one session that an engine may have open at once: its lease and what it asks for."""
 SPARE_CALLS: Final = 64
-
-
-@dataclass(frozen=True, slots=True)
-class StagePlan:
-    """What a replica of a stage is made from."""
-
-    stage: str
-    model: str
-    """Name under which the model's plugin is found."""
-    settings: dict[str, Any]
-    descriptor: Descriptor
-    limits: SessionLimits
-    num_cpus: float
-    num_gpus: float
-    resources: dict[str, float] = field(default_factory=dict)
-    tracing: TracingSettings = NO_TRACING
-    logs: LogArgs = field(default_factory=LogArgs)
 
 
 class Witness:
@@ -103,11 +82,6 @@ class StageReplica:
         except RayActorError:
             return "the engine is gone"
 
-    async def capacity(self) -> Capacity:
-        """Return what the engine has left."""
-        capacity: Capacity = await self._engine.capacity.remote()
-        return capacity
-
     async def _admission(self, held: Any) -> DuplexError | None:
         """Return why the engine does not admit the session, or None."""
         try:
@@ -127,8 +101,7 @@ def _start_engine(plan: StagePlan) -> Any:
         resources=dict(plan.resources),
         max_concurrency=CALLS_PER_SESSION * plan.limits.max_sessions + SPARE_CALLS,
     )
-    settings = plan.settings
-    return actor.remote(plan.model, settings, plan.limits, plan.logs, plan.tracing)
+    return actor.remote(plan)
 
 
 def _contract_error(ours: Descriptor, theirs: Descriptor) -> StageContractBroken:

@@ -1,6 +1,6 @@
 """What an engine shows of its slots and its leases."""
 
-from serve_app.leasing.engine_actor import Stage0Engine
+from serve_app.leasing.engine import Stage0Engine
 from serve_app.metrics.definitions import (
     ENGINE_STARTED,
     ENGINE_UP,
@@ -15,6 +15,7 @@ from session.fence import Fence
 from session.ids import SessionId
 from stages.contract import TokenMemory
 from tests.fakes.clock import FakeClock
+from tests.fakes.engine_process import engine_process
 from tests.fakes.meter import CountedMeter
 from tests.support.models import HandStage0
 
@@ -34,7 +35,7 @@ def fence(name: str) -> Fence:
 
 async def test_slots_and_leases_by_how_they_ended() -> None:
     meter, clock = CountedMeter(), FakeClock()
-    engine = Stage0Engine(Remembering(), LIMITS, clock, meter=meter)
+    engine = Stage0Engine(Remembering(), LIMITS, engine_process(clock, meter=meter))
     await engine.start()
     assert meter.gauge(ENGINE_STARTED, "stage0") > 0
     streams = {}

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from serve_app.leasing.engine_actor import Stage0Engine, Stage1Engine
+from serve_app.leasing.engine import Stage0Engine, Stage1Engine
 from serve_app.leasing.lease import LeaseBook, LeaseEnd
 from serve_app.metrics.definitions import STAGE1_AUDIO
 from session.config import RuntimeConfig, SessionLimits
@@ -13,8 +13,9 @@ from session.errors import AdmissionRefused, DuplexError, StageFailed, StageRefu
 from session.fence import Fence
 from session.ids import OperationId, SessionId
 from session.unit import OUTPUT_RATE_HZ, Decision, Unit
-from stages.contract import Capacity, Released, Speech
+from stages.contract import Released, Speech
 from tests.fakes.clock import FakeClock
+from tests.fakes.engine_process import engine_process
 from tests.fakes.meter import CountedMeter
 from tests.support.models import HandStage0, HandStage1, settle
 
@@ -101,7 +102,7 @@ class Bench:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.model = HandStage0()
-        self.engine = Stage0Engine(self.model, LIMITS, self.clock)
+        self.engine = Stage0Engine(self.model, LIMITS, engine_process(self.clock))
 
     async def hold(self, session_id: SessionId = A, incarnation: int = 0) -> Stream:
         """Take a slot, and return the stream that keeps it."""
@@ -113,10 +114,9 @@ class Bench:
         """Ask for a slot that there is not."""
         return await anext(self.engine.hold(session_id, 0))
 
-    async def free_slots(self) -> int:
+    def free_slots(self) -> int:
         """Return how many slots are free."""
-        capacity = await self.engine.capacity()
-        return capacity.max_sessions - capacity.open_sessions
+        return self.engine.book.max_sessions - self.engine.book.taken
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ async def test_a_session_works_while_its_lease_holds(bench: Bench) -> None:
     assert await bench.engine.cancel(fence(), fence().next_epoch(), "") == Released()
     assert await bench.engine.close(fence().next_epoch()) == Released(sessions=1)
     assert await anext(stream) is LeaseEnd.CLOSED
-    assert await bench.free_slots() == 2
+    assert bench.free_slots() == 2
     await stream.aclose()
 
 
@@ -166,7 +166,7 @@ async def test_leaving_the_lease_releases_the_session(bench: Bench) -> None:
         await bench.engine.append(fence(), 1, OperationId("op_1"), Unit(bytes(2)), 0)
     await settle()
     assert bench.model.open_sessions == set()
-    assert await bench.free_slots() == 2
+    assert bench.free_slots() == 2
 
 
 async def test_leaving_the_lease_during_the_open_leaves_nothing(bench: Bench) -> None:
@@ -176,12 +176,12 @@ async def test_leaving_the_lease_during_the_open_leaves_nothing(bench: Bench) ->
     opening = asyncio.ensure_future(bench.engine.open(fence(), RUNTIME))
     await gate.reached.wait()
     await stream.aclose()
-    assert await bench.free_slots() == 1
+    assert bench.free_slots() == 1
     gate.release()
     await asyncio.wait({opening})
     await settle()
     assert bench.model.open_sessions == set()
-    assert await bench.free_slots() == 2
+    assert bench.free_slots() == 2
 
 
 async def test_a_failed_release_keeps_the_slot_and_the_reaper_tries_again(bench: Bench) -> None:
@@ -194,14 +194,14 @@ async def test_a_failed_release_keeps_the_slot_and_the_reaper_tries_again(bench:
     assert await anext(stream) is LeaseEnd.CLOSED
     rest = asyncio.ensure_future(anext(stream, None))
     await settle()
-    assert await bench.free_slots() == 1
+    assert bench.free_slots() == 1
     assert not rest.done()
     bench.engine.reap()
     await settle()
-    assert await bench.free_slots() == 1
+    assert bench.free_slots() == 1
     bench.engine.reap()
     await settle()
-    assert await bench.free_slots() == 2
+    assert bench.free_slots() == 2
     assert bench.model.open_sessions == set()
     assert await rest is None
 
@@ -229,28 +229,10 @@ async def test_an_engine_is_healthy_once_it_is_warm(bench: Bench) -> None:
     assert await bench.engine.health() == "ok"
 
 
-async def test_the_engine_tells_how_long_units_take(bench: Bench) -> None:
-    stream = await bench.hold()
-    await bench.engine.open(fence(), RUNTIME)
-    gate = bench.model.gates["work"]
-    gate.hold()
-    unit = asyncio.ensure_future(
-        bench.engine.append(fence(), 1, OperationId("op_1"), Unit(bytes(2)), 0)
-    )
-    await gate.reached.wait()
-    bench.clock.advance(0.5)
-    gate.release()
-    await unit
-    capacity = await bench.engine.capacity()
-    assert capacity == Capacity(2, 1, capacity.recent_unit_ms)
-    assert capacity.recent_unit_ms == pytest.approx(100)  # a fifth of the way to half a second
-    await stream.aclose()
-
-
 async def test_the_speaking_half_streams_under_its_lease() -> None:
     model = HandStage1()
     meter = CountedMeter()
-    engine = Stage1Engine(model, LIMITS, FakeClock(), meter)
+    engine = Stage1Engine(model, LIMITS, engine_process(FakeClock(), meter=meter))
     speech = Speech("one two", segment_end=True, turn_end=True)
     with pytest.raises(StageRefused, match="no slot"):
         await anext(engine.speak(fence(), 1, speech))

@@ -6,7 +6,7 @@ from contextlib import aclosing, asynccontextmanager
 
 import pytest
 
-from serve_app.leasing.engine_actor import Stage0Engine, Stage1Engine
+from serve_app.leasing.engine import Stage0Engine, Stage1Engine
 from serve_app.tracing.stage_call import traced_call
 from serve_app.tracing.tracer import TraceParent
 from session.config import RuntimeConfig, SessionLimits
@@ -24,6 +24,7 @@ from session.unit import (
 )
 from stages.contract import Speech
 from tests.fakes.clock import FakeClock
+from tests.fakes.engine_process import engine_process
 from tests.fakes.traces import WALL_NS, KeptSpans
 from tests.support.models import HandStage0, HandStage1
 from tests.support.otlp_receiver import SpanSeen
@@ -50,12 +51,12 @@ async def opened(
 
 def stage0(kept: KeptSpans, model: HandStage0) -> Stage0Engine:
     clock = FakeClock()
-    return Stage0Engine(model, SessionLimits(), clock, tracer=kept.tracer(clock))
+    return Stage0Engine(model, SessionLimits(), engine_process(clock, tracer=kept.tracer(clock)))
 
 
 def stage1(kept: KeptSpans, model: HandStage1) -> Stage1Engine:
     clock = FakeClock()
-    return Stage1Engine(model, SessionLimits(), clock, tracer=kept.tracer(clock))
+    return Stage1Engine(model, SessionLimits(), engine_process(clock, tracer=kept.tracer(clock)))
 
 
 async def append(engine: Stage0Engine, trace: TraceParent | None = PARENT) -> None:

@@ -4,7 +4,7 @@
 resolves, so a unit's hidden rows travel from Stage0's node straight to Stage1's.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple, Protocol
 
 from serve_app.tracing.tracer import TraceParent
@@ -80,6 +80,10 @@ class StageSession(Protocol):
     async def wait_lost(self) -> tuple[str, Exception]:
         """Wait until a lease breaks by itself; return the stage's name and a StageError."""
         ...
+
+
+StageOpener = Callable[[Fence, RuntimeConfig], Awaitable[StageSession]]
+"""Opens both stages for a session, as `StageDirectory.open` does."""
 
 
 class StageDirectory(Protocol):

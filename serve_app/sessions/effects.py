@@ -16,7 +16,7 @@ from typing import Any, Final, assert_never
 from serve_app.audio.voice_sample import with_voice
 from serve_app.clock import Clock, Timer, sleep_until
 from serve_app.logs.session_log import say, trouble
-from serve_app.ports import Replicas, SpeechRef, StageDirectory, StageSession
+from serve_app.ports import Replicas, SpeechRef, StageOpener, StageSession
 from serve_app.sessions.outbound import Outbound
 from serve_app.tracing.traced_units import NO_TRACE, SessionTrace
 from session.config import SessionLimits
@@ -105,7 +105,7 @@ class KeptSpeech:
 class Shell:
     """What the effects of one session act upon."""
 
-    directory: StageDirectory
+    open_stages: StageOpener
     clock: Clock
     limits: SessionLimits
     outbound: Outbound
@@ -218,7 +218,7 @@ def _set_timer(effect: WakeAt, shell: Shell) -> None:
 async def _open_stages(effect: OpenStages, shell: Shell) -> None:
     try:
         runtime = await with_voice(effect.runtime)
-        stages = await shell.directory.open(effect.fence, runtime)
+        stages = await shell.open_stages(effect.fence, runtime)
     except DuplexError as error:
         shell.post(OpenFailed(effect.fence, error))
         return

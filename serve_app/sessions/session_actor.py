@@ -22,7 +22,7 @@ from serve_app.metrics.fairness import Fairness
 from serve_app.metrics.meter import NO_METER, Meter, count_error
 from serve_app.metrics.session_observer import observe
 from serve_app.metrics.timings import GatewayTimings
-from serve_app.ports import StageDirectory
+from serve_app.ports import StageDirectory, StageOpener
 from serve_app.sessions.effects import Shell, perform, release
 from serve_app.sessions.mailbox import Letter, Mailbox
 from serve_app.sessions.outbound import Outbound
@@ -83,6 +83,7 @@ class SessionActor:
         session: DuplexSession,
         *,
         world: World,
+        open_stages: StageOpener,
         outbox: Outbox,
         record: SessionRecord,
         dialect: Dialect = Dialect.DUPLEX,
@@ -90,6 +91,7 @@ class SessionActor:
         self._session = session
         self.record = record
         self._world = world
+        self._open_stages = open_stages
         unit_ms = world.directory.descriptor.profile.unit_ms
         self._observer = observe(
             session, world.meter, world.fairness, dialect=dialect, unit_ms=unit_ms
@@ -191,7 +193,7 @@ class SessionActor:
 
     def _shell(self, group: asyncio.TaskGroup) -> Shell:
         return Shell(
-            directory=self._world.directory,
+            open_stages=self._open_stages,
             clock=self._world.clock,
             limits=self._world.limits,
             outbound=self.outbound,

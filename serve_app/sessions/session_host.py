@@ -9,9 +9,7 @@ from serve_app.access.quota_desk import QuotaDesk
 from serve_app.clock import unix_now_s
 from serve_app.dialects import DUPLEX, DialectKit, EncodingProjector
 from serve_app.logs.session_story import Caller
-from serve_app.ports import StageDirectory
-from serve_app.sessions.counted_stages import CountedStages
-from serve_app.sessions.no_stages import NoStages
+from serve_app.sessions.bounded_opens import counted, refused
 from serve_app.sessions.open_sessions import OpenSessions
 from serve_app.sessions.outbound import Outbound
 from serve_app.sessions.session_actor import SessionActor, World
@@ -65,22 +63,21 @@ class SessionHost:
 
     def begin(self, config: SessionConfig, asked: OpenRequested, opening: Opening) -> SessionActor:
         """Start a session and return it. One that its owner may not have gets no stages."""
-        directory: StageDirectory = self.world.directory
+        world = self.world
         owner: Principal | None = self.owner
         try:
-            directory = CountedStages(directory, self.desk.open(self.owner))
+            open_stages = counted(world.directory.open, self.desk.open(self.owner))
         except QuotaExceeded as error:
+            open_stages, owner = refused(error), None
             # No work is done for it either: its voice is not prepared.
             config = replace(config, ref_audio=b"")
-            directory, owner = NoStages(directory, error), None
         # Until a directory of sessions issues incarnations, an id is never used twice.
         fence = Fence(opening.session_id, incarnation=0, epoch=0, turn=0)
-        world = replace(self.world, directory=directory)
         session = DuplexSession(
             fence=fence,
             config=config,
             limits=world.limits,
-            profile=directory.descriptor.profile,
+            profile=world.directory.descriptor.profile,
             ids=self.ids,
         )
         outbox = self._outbox(asked.attachment, opening, keeps_journal=asked.is_resumable)
@@ -91,7 +88,14 @@ class SessionHost:
             since_unix_s=opening.began_unix_s,
             now=world.clock.now(),
         )
-        actor = SessionActor(session, world=world, outbox=outbox, record=record, dialect=dialect)
+        actor = SessionActor(
+            session,
+            world=world,
+            open_stages=open_stages,
+            outbox=outbox,
+            record=record,
+            dialect=dialect,
+        )
         # Nothing has waited since it was counted, so two clients never get the same place.
         self.sessions.start(actor, dialect, owner)
         return actor

@@ -149,7 +149,13 @@ class Rig:
             since_unix_s=1_700_000_000,
             now=self.clock.now(),
         )
-        self.actor = SessionActor(self.session, world=self.world, outbox=outbox, record=self.record)
+        self.actor = SessionActor(
+            self.session,
+            world=self.world,
+            open_stages=directory.open,
+            outbox=outbox,
+            record=self.record,
+        )
         self.opening = OpenRequested(is_resumable=is_resumable)
         self._task: asyncio.Task[None] | None = None
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from serve_app import settings
 from serve_app.access.key_file import Principal, Quota
-from serve_app.gateway.http_errors import http_status
+from serve_app.gateway.http_answers import http_status
 from serve_app.settings import AppArgs, AuthArgs, GatewayArgs, LogArgs, StageArgs, TracingArgs
 from session import errors
 from session.config import SessionLimits

@@ -7,10 +7,9 @@ from fastapi.responses import JSONResponse
 
 from serve_app.clock import unix_now_s
 from serve_app.gateway.draining import LONGEST_S, Draining
-from serve_app.gateway.http_body import read_body
-from serve_app.gateway.http_errors import error_response
-from session.errors import DuplexError, MalformedEvent
-from session.realtime.json_text import parse_object
+from serve_app.gateway.http_answers import error_response, unstored
+from serve_app.gateway.http_body import fields_in, read_body, refuse_unknown
+from session.errors import DuplexError
 from session.realtime.readers import number
 
 DRAIN_PATH: Final = "/admin/drain"
@@ -30,12 +29,9 @@ class AdminPlace(Protocol):
 def add_routes(api: FastAPI, gateway: AdminPlace) -> None:
     """Add the routes to the gateway's application."""
 
-    def shown() -> JSONResponse:
-        return JSONResponse(gateway.draining.view(), headers={"Cache-Control": "no-store"})
-
     @api.get(DRAIN_PATH)
     async def look() -> JSONResponse:
-        return shown()
+        return unstored(gateway.draining.view())
 
     @api.post(DRAIN_PATH)
     async def drain(request: Request) -> JSONResponse:
@@ -44,27 +40,17 @@ def add_routes(api: FastAPI, gateway: AdminPlace) -> None:
         except DuplexError as error:
             return error_response(error)
         gateway.draining.begin(within_s, now_unix_s=unix_now_s())
-        return shown()
+        return unstored(gateway.draining.view())
 
     @api.delete(DRAIN_PATH)
     async def serve_again() -> JSONResponse:
         gateway.draining.withdraw()
-        return shown()
+        return unstored(gateway.draining.view())
 
 
 def read_within(body: bytes) -> float | None:
     """Return how long a drain may take, None where the body does not say; raise MalformedEvent."""
-    try:
-        text = body.decode()
-    except UnicodeDecodeError:
-        raise MalformedEvent("the body is not UTF-8", code="invalid_json") from None
-    fields = parse_object(text) if text.strip() else {}
-    for name in fields:
-        if name != WITHIN:
-            raise MalformedEvent(
-                f"{name[:64]} is not known; there is {WITHIN}",
-                code="unknown_parameter",
-                param=name[:64],
-            )
+    fields = fields_in(body)
+    refuse_unknown(fields, (WITHIN,))
     within_s = fields.get(WITHIN)
     return None if within_s is None else number(0, LONGEST_S)(within_s, WITHIN)

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from pydantic import BaseModel
+
 from serve_app.clock import Clock
 from serve_app.dialects import DialectKit
 from serve_app.gateway.connection import Query
@@ -44,6 +46,23 @@ class _Period:
     until_s: int
     cut_before: int
     """Sessions that deadlines had cut when it began."""
+
+
+class DrainView(BaseModel):
+    """What an operator is told, as JSON; times are in Unix seconds."""
+
+    state: str
+    """serving, draining or drained."""
+    sessions: dict[str, int]
+    """How many are open, by state."""
+    sockets: int
+    since: int | None
+    deadline: int | None
+    cut_sessions: int
+    """Ended by the deadline, since the drain began."""
+    replica: str
+    """Of the gateway that answers: it says this of itself alone."""
+    node: str
 
 
 class Draining:
@@ -106,20 +125,20 @@ class Draining:
             return 0
         return self._sessions.cut_at_deadline - self._period.cut_before
 
-    def view(self) -> dict[str, object]:
+    def view(self) -> DrainView:
         """Return what an operator is told."""
         states = Counter(session.state for session in self._sessions)
         period = self._period
-        return {
-            "state": self.state.value,
-            "sessions": {state: states[state] for state in OPEN_SESSIONS.labels["state"]},
-            "sockets": self._open_sockets(),
-            "since": None if period is None else period.since_s,
-            "deadline": None if period is None else period.until_s,
-            "cut_sessions": self.cut_sessions,
-            "replica": self._place.replica,
-            "node": self._place.node,
-        }
+        return DrainView(
+            state=self.state.value,
+            sessions={state: states[state] for state in OPEN_SESSIONS.labels["state"]},
+            sockets=self._open_sockets(),
+            since=None if period is None else period.since_s,
+            deadline=None if period is None else period.until_s,
+            cut_sessions=self.cut_sessions,
+            replica=self._place.replica,
+            node=self._place.node,
+        )
 
 
 def surely_begins(kit: DialectKit, query: Query, limits: SessionLimits) -> bool:

@@ -37,7 +37,7 @@ from serve_app.gateway.connection import Connection, SocketGone, is_on, read_que
 from serve_app.gateway.door import KEY_PATHS, HttpDoor, refuse_socket
 from serve_app.gateway.draining import Draining, surely_begins
 from serve_app.gateway.gateway_watch import GatewayWatch
-from serve_app.gateway.http_errors import error_fields, error_response
+from serve_app.gateway.http_answers import error_fields, error_response
 from serve_app.gateway.lobby import DRAINING_TEXT
 from serve_app.gateway.metrics_route import METRICS_PATH
 from serve_app.gateway.metrics_route import add_route as add_metrics_route

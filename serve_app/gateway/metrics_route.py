@@ -6,7 +6,7 @@ from typing import Final
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse, Response
 
-from serve_app.gateway.http_errors import error_response
+from serve_app.gateway.http_answers import error_response
 from serve_app.metrics.exporters import ReadExporters
 from serve_app.metrics.exposition import merged
 from session.errors import StageError

@@ -9,11 +9,11 @@ from fastapi.responses import JSONResponse
 from serve_app.access.auth import Doorkeeper, Refusal
 from serve_app.access.client_secrets import ClientSecrets
 from serve_app.access.quota_desk import QuotaDesk
-from serve_app.access.secret_desk import make_secret
 from serve_app.clock import unix_now_s
 from serve_app.gateway.door import path_in, refusal_response
+from serve_app.gateway.http_answers import error_response, unstored
 from serve_app.gateway.http_body import read_body
-from serve_app.gateway.http_errors import error_response
+from serve_app.gateway.secret_desk import make_secret
 from serve_app.metrics.definitions import DOOR_REFUSALS
 from serve_app.metrics.meter import Meter
 from serve_app.ports import StageDirectory
@@ -90,7 +90,7 @@ def add_routes(api: FastAPI, gateway: SecretPlace) -> None:
             if isinstance(error, LimitError):
                 gateway.meter.count(DOOR_REFUSALS, "http", "429")
             return error_response(error)
-        return JSONResponse(made, headers={"Cache-Control": "no-store"})
+        return unstored(made)
 
     async def not_here(request: Request) -> JSONResponse:
         path = path_in(request.scope) or ""

@@ -8,9 +8,8 @@ from typing import Final, Protocol
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel
 
-from serve_app.gateway.http_errors import error_response
+from serve_app.gateway.http_answers import error_response, unstored
 from serve_app.logs.session_records import SessionRecords
 from serve_app.logs.story_views import (
     SessionsView,
@@ -50,7 +49,7 @@ def add_routes(api: FastAPI, gateway: StoryPlace) -> None:
     @api.get(SESSIONS_PATH)
     async def sessions(request: Request) -> JSONResponse:
         try:
-            return _answer(_sessions(gateway, read_limit(request.query_params)))
+            return unstored(_sessions(gateway, read_limit(request.query_params)))
         except ClientError as error:
             return error_response(error)
 
@@ -62,7 +61,7 @@ def add_routes(api: FastAPI, gateway: StoryPlace) -> None:
             return error_response(error)
         if found is None:
             return error_response(_unknown(gateway), 404)
-        return _answer(found)
+        return unstored(found)
 
 
 def read_limit(params: Mapping[str, str]) -> int:
@@ -99,7 +98,3 @@ def _unknown(gateway: StoryPlace) -> UnsupportedOption:
         code="session_not_found",
         param="session_id",
     )
-
-
-def _answer(view: BaseModel) -> JSONResponse:
-    return JSONResponse(view.model_dump(), headers={"Cache-Control": "no-store"})

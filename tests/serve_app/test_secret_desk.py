@@ -9,7 +9,7 @@ from serve_app.access.auth import KeyRing
 from serve_app.access.client_secrets import ClientSecrets
 from serve_app.access.key_file import Principal
 from serve_app.access.quota_desk import QuotaDesk
-from serve_app.access.secret_desk import make_secret, read_request
+from serve_app.gateway.secret_desk import MadeSecret, make_secret, read_request
 from serve_app.sessions.open_sessions import OpenSessions
 from session.config import SessionLimits
 from session.errors import ClientError, LimitError, TooManySecrets
@@ -27,7 +27,7 @@ def desk(**limits: int) -> QuotaDesk:
 
 def ask(**fields: Any) -> dict[str, object]:
     """Make a secret at NOW; return the answer."""
-    return make_secret(
+    made = make_secret(
         json.dumps(fields).encode(),
         ALICE,
         quotas=desk(),
@@ -36,6 +36,7 @@ def ask(**fields: Any) -> dict[str, object]:
         ids=SeqIds(),
         now_unix_s=NOW,
     )
+    return made.model_dump(mode="json")
 
 
 def refusal(body: bytes) -> tuple[str, str | None]:
@@ -131,7 +132,7 @@ def test_what_was_asked_for_is_what_the_secret_stands_for() -> None:
         ids=SeqIds(),
         now_unix_s=NOW,
     )
-    secret = book.find(str(made["value"]), now_unix_s=NOW)
+    secret = book.find(made.value, now_unix_s=NOW)
     assert secret is not None
     assert secret.principal == ALICE
     assert dict(secret.settings.changes)["instructions"] == "Be brief."
@@ -140,7 +141,7 @@ def test_what_was_asked_for_is_what_the_secret_stands_for() -> None:
 def test_a_secret_that_there_is_no_room_for_is_not_counted() -> None:
     quotas = desk(max_opens_per_key_per_minute=1)
 
-    def make(most: int) -> dict[str, object]:
+    def make(most: int) -> MadeSecret:
         return make_secret(
             b"",
             ALICE,
@@ -154,6 +155,6 @@ def test_a_secret_that_there_is_no_room_for_is_not_counted() -> None:
     for _ in range(2):
         with pytest.raises(LimitError, match="too many client secrets are in force"):
             make(0)
-    assert make(1)["value"]
+    assert make(1).value
     with pytest.raises(TooManySecrets):
         make(1)

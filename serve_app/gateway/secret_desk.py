@@ -5,21 +5,23 @@ Rule 2: a field that is not known is refused: whoever misspells a lifetime would
 Rule 3: a session object that could not open a session is refused here, where somebody can mend it.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
+
+from pydantic import BaseModel
 
 from serve_app.access.client_secrets import SECRET_PREFIX, ClientSecret, ClientSecrets
 from serve_app.access.key_file import Principal
 from serve_app.access.quota_desk import QuotaDesk
+from serve_app.gateway.http_body import Fields, fields_in, refuse_unknown
 from session.config import ConfigPatch, SessionConfig, openai_config
-from session.errors import MalformedEvent, UnsupportedOption
+from session.errors import UnsupportedOption
 from session.fence import Fence
 from session.fitting import fitted
 from session.ids import IdFactory, SessionId
 from session.lifecycle import Life, TurnState
 from session.realtime.dialects.openai_shapes import session_object
-from session.realtime.json_text import parse_object
+from session.realtime.openai.objects import SessionObject
 from session.realtime.openai.session_fields import read_session
 from session.realtime.readers import bad_value, whole, wrong_type
 from session.snapshot import Playback, SessionSnapshot
@@ -30,8 +32,6 @@ LONGEST_S: Final = 7_200
 USUAL_S: Final = 600
 ANCHOR: Final = "created_at"
 
-Fields = dict[str, object]
-
 
 @dataclass(frozen=True, slots=True)
 class SecretRequest:
@@ -39,6 +39,16 @@ class SecretRequest:
 
     lifetime_s: int = USUAL_S
     session: Fields | None = None
+
+
+class MadeSecret(BaseModel):
+    """The answer to whoever asked for a secret."""
+
+    value: str
+    expires_at: int
+    """In Unix seconds."""
+    session: SessionObject
+    """As it will begin."""
 
 
 def make_secret(
@@ -50,7 +60,7 @@ def make_secret(
     model: Descriptor,
     ids: IdFactory,
     now_unix_s: int,
-) -> Fields:
+) -> MadeSecret:
     """Put a new secret in force and return the answer; raise ClientError or LimitError."""
     asked = read_request(body)
     settings, config = _read_settings(asked.session or {}, model)
@@ -61,17 +71,13 @@ def make_secret(
     quotas.make_secret(principal)
     secrets.add(value, secret, size_bytes=len(body), now_unix_s=now_unix_s)
     session = _shown(config, SessionId(ids.new("sess")))
-    return {"value": value, "expires_at": secret.expires_unix_s, "session": session}
+    return MadeSecret(value=value, expires_at=secret.expires_unix_s, session=session)
 
 
 def read_request(body: bytes) -> SecretRequest:
     """Return what a body asks for; raise MalformedEvent or UnsupportedOption."""
-    try:
-        text = body.decode()
-    except UnicodeDecodeError:
-        raise MalformedEvent("the body is not UTF-8", code="invalid_json") from None
-    fields = parse_object(text) if text.strip() else {}
-    _refuse_unknown(fields, ("expires_after", "session"), "")
+    fields = fields_in(body)
+    refuse_unknown(fields, ("expires_after", "session"))
     lifetime, session = fields.get("expires_after"), fields.get("session")
     return SecretRequest(
         USUAL_S if lifetime is None else _lifetime_s(lifetime),
@@ -82,7 +88,7 @@ def read_request(body: bytes) -> SecretRequest:
 def _lifetime_s(value: object) -> int:
     if not isinstance(value, dict):
         raise wrong_type("expires_after", "an object")
-    _refuse_unknown(value, ("anchor", "seconds"), "expires_after.")
+    refuse_unknown(value, ("anchor", "seconds"), "expires_after.")
     if not isinstance(value.get("anchor"), str | None):
         raise wrong_type("expires_after.anchor", ANCHOR)
     if value.get("anchor") not in (None, ANCHOR):
@@ -105,17 +111,6 @@ def _session(value: object) -> Fields:
     return value
 
 
-def _refuse_unknown(fields: Iterable[str], known: tuple[str, ...], prefix: str) -> None:
-    for name in fields:
-        if name not in known:
-            param = f"{prefix}{name[:64]}"
-            raise MalformedEvent(
-                f"{param} is not known; there are {' and '.join(known)}",
-                code="unknown_parameter",
-                param=param,
-            )
-
-
 def _read_settings(session: Fields, model: Descriptor) -> tuple[ConfigPatch, SessionConfig]:
     """Return what a session object changes, and a session that starts with it.
 
@@ -130,9 +125,9 @@ def _read_settings(session: Fields, model: Descriptor) -> tuple[ConfigPatch, Ses
     return patch, config
 
 
-def _shown(config: SessionConfig, session_id: SessionId) -> Fields:
+def _shown(config: SessionConfig, session_id: SessionId) -> SessionObject:
     """Return the session as its client will see it. The id is of no session: there may be many."""
     fence = Fence(session_id, incarnation=0, epoch=0, turn=0)
     opening, idle = Life.OPENING.value, TurnState.IDLE.value
     snapshot = SessionSnapshot(fence, opening, idle, config, Playback())
-    return session_object(snapshot, None).model_dump(mode="json")
+    return session_object(snapshot, None)

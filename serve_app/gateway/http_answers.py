@@ -1,4 +1,4 @@
-"""How an error looks where there is no session: as an HTTP answer, and on a socket that got none.
+"""Answers over HTTP, and how an error looks where there is no session, also on a socket.
 
 HTTP is spoken by clients of the published API, so there an error has the code that they know.
 """
@@ -6,6 +6,7 @@ HTTP is spoken by clients of the published API, so there an error has the code t
 from typing import Final
 
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 
 from session.errors import (
     ClientError,
@@ -18,6 +19,11 @@ from session.errors import (
 from session.realtime.dialects.openai_shapes import error_object
 
 TOO_LARGE: Final = "event_too_large"
+
+
+def unstored(view: BaseModel) -> JSONResponse:
+    """Return what is true now or is a secret: nobody on the way is to keep it."""
+    return JSONResponse(view.model_dump(mode="json"), headers={"Cache-Control": "no-store"})
 
 
 def error_fields(error: DuplexError) -> dict[str, str | None]:

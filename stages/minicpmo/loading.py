@@ -9,6 +9,7 @@ Rule 2: tensors are loaded by name. The language model's are read by vLLM's own 
 import asyncio
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +31,7 @@ from stages.minicpmo.settings import (
     CHECKPOINT_VARIABLE,
     TINY,
     MiniCPMOSettings,
+    OwnEngineSettings,
     VoiceSettings,
     WindowSettings,
 )
@@ -39,7 +41,7 @@ from stages.minicpmo.tiny_checkpoint import write_tiny_checkpoint
 from stages.minicpmo.tokenizer import Tokenizer
 from stages.minicpmo.unit_model import EngineUnitModel
 from stages.minicpmo.vision import VisionEncoder, VisionSizes
-from stages.minicpmo.vllm_args import engine_fields
+from stages.minicpmo.vllm_args import EngineFields, engine_fields
 from stages.minicpmo.voice_pcm import used_of_recording
 from stages.minicpmo.voice_prompts import read_recording
 from stages.minicpmo.windows import MARKER_TEXT, BasicWindow, ContextWindow, Window, WindowOff
@@ -48,6 +50,8 @@ from stages.prepared_folder import cache_root
 EARS: Final = ("apm", "audio_projection_layer")
 EYES: Final = ("vpm", "resampler")
 DUMMY: Final = "dummy"
+MOST_ITEM_ROWS: Final = 512
+"""Longer embeddings are fed as several items."""
 _RANDOM_SCALE: Final = 0.02
 
 
@@ -109,15 +113,39 @@ def engine_settings(settings: MiniCPMOSettings, folder: Path) -> EngineSettings:
         # A long memory that is fed again leaves most of each step to the others.
         "long_prefill_token_threshold": max(64, own.max_num_batched_tokens // 4),
     }
+    built = engine_of(
+        own,
+        settings,
+        folder,
+        sessions=own.max_sessions,
+        tokens=own.session_tokens,
+        fields=fields,
+    )
+    return replace(built, enable_prefix_caching=own.enable_prefix_caching)
+
+
+def engine_of(
+    own: OwnEngineSettings,
+    settings: MiniCPMOSettings,
+    folder: Path,
+    *,
+    sessions: int,
+    tokens: int,
+    fields: EngineFields,
+) -> EngineSettings:
+    """Return what an engine with room for `sessions` of `tokens` positions each is built from.
+
+    `fields` are those of EngineSettings that only its model has.
+    """
     return EngineSettings(
         model=folder,
         tokenizer=folder,
         dtype=settings.dtype,
-        max_model_len=own.session_tokens,
-        session_tokens=own.session_tokens,
-        max_sessions=own.max_sessions,
-        max_in_flight=own.max_units_in_engine or own.max_sessions,
-        max_num_seqs=own.max_sessions + SPARE_SLOTS,
+        max_model_len=tokens,
+        session_tokens=tokens,
+        max_sessions=sessions,
+        max_in_flight=own.max_units_in_engine or sessions,
+        max_num_seqs=sessions + SPARE_SLOTS,
         max_num_batched_tokens=own.max_num_batched_tokens,
         stuck_after_s=own.stuck_after_s,
         kv_cache_memory_bytes=own.kv_cache_memory_bytes,
@@ -126,8 +154,7 @@ def engine_settings(settings: MiniCPMOSettings, folder: Path) -> EngineSettings:
         cudagraph_mode=own.cudagraph_mode,
         load_format=own.load_format,
         reports_to_ray=own.metrics,
-        enable_prefix_caching=own.enable_prefix_caching,
-        max_item_rows=min(512, own.max_num_batched_tokens),
+        max_item_rows=min(MOST_ITEM_ROWS, own.max_num_batched_tokens),
         **fields,
     )
 

@@ -15,13 +15,19 @@ from typing import Final
 import torch
 
 from stages.engine.engine import ResumableEngine
-from stages.engine.settings import SPARE_SLOTS, EngineSettings
+from stages.engine.settings import EngineSettings
 from stages.engine.vllm_backend import VllmBackend
 from stages.minicpmo.checkpoint import load_tensors
 from stages.minicpmo.config import MiniCPMOConfig, TtsConfig, read_config
 from stages.minicpmo.dummy_voice import dummy_prompt, dummy_token2wav
 from stages.minicpmo.loaded_voice import LoadedVoice
-from stages.minicpmo.loading import DUMMY, checkpoint_folder, is_v2_runner, random_tensors
+from stages.minicpmo.loading import (
+    DUMMY,
+    checkpoint_folder,
+    engine_of,
+    is_v2_runner,
+    random_tensors,
+)
 from stages.minicpmo.settings import TINY, MiniCPMOSettings
 from stages.minicpmo.talker import Talker, TalkerSetup
 from stages.minicpmo.talker_args import talker_engine_fields
@@ -106,26 +112,13 @@ def talker_engine_settings(
     settings: MiniCPMOSettings, folder: Path, tts: TtsConfig
 ) -> EngineSettings:
     """Return what the talker's engine is built from."""
-    own, sessions, tokens = settings.talker, max_sessions(settings), turn_tokens(settings, tts)
-    return EngineSettings(
-        model=folder,
-        tokenizer=folder,
-        dtype=settings.dtype,
-        max_model_len=tokens,
-        session_tokens=tokens,
-        max_sessions=sessions,
-        max_in_flight=own.max_units_in_engine or sessions,
-        max_num_seqs=sessions + SPARE_SLOTS,
-        max_num_batched_tokens=own.max_num_batched_tokens,
-        stuck_after_s=own.stuck_after_s,
-        kv_cache_memory_bytes=own.kv_cache_memory_bytes,
-        gpu_memory_utilization=own.gpu_memory_utilization,
-        enforce_eager=own.enforce_eager,
-        cudagraph_mode=own.cudagraph_mode,
-        load_format=own.load_format,
-        reports_to_ray=own.metrics,
-        max_item_rows=min(512, own.max_num_batched_tokens),
-        **talker_engine_fields(tts, is_v2_runner=is_v2_runner(settings)),
+    return engine_of(
+        settings.talker,
+        settings,
+        folder,
+        sessions=max_sessions(settings),
+        tokens=turn_tokens(settings, tts),
+        fields=talker_engine_fields(tts, is_v2_runner=is_v2_runner(settings)),
     )
 
 

@@ -93,18 +93,9 @@ class DecodingSettings(_Settings):
         )
 
 
-class LanguageModelSettings(_Settings):
-    """The engine that the language model runs on."""
+class OwnEngineSettings(_Settings):
+    """What each of the two engines is given."""
 
-    max_sessions: int = Field(
-        4, ge=1, description="Sessions with memory reserved; at least limits.max_sessions."
-    )
-    session_tokens: int = Field(
-        8192,
-        ge=64,
-        description="Positions reserved for a session. One that would need more gives up its "
-        "oldest units, or ends where the window is off.",
-    )
     kv_cache_memory_bytes: int | None = Field(
         None, ge=1, description="Memory for keys and values; null: by gpu_memory_utilization."
     )
@@ -121,9 +112,6 @@ class LanguageModelSettings(_Settings):
         None, description="FULL on a GPU: steps with appends in them are 3 to 4 times faster."
     )
     enforce_eager: bool = Field(False, description="No CUDA graphs and no compilation.")
-    enable_prefix_caching: bool = Field(
-        False, description="Keep what aborted requests computed, so that a rebuild costs less."
-    )
     load_format: str = Field("auto", description="dummy: random weights, to measure with.")
     metrics: bool = Field(True, description="vLLM's own metrics go out through Ray's exporter.")
     stuck_after_s: float = Field(
@@ -131,7 +119,24 @@ class LanguageModelSettings(_Settings):
     )
 
 
-class TalkerEngineSettings(_Settings):
+class LanguageModelSettings(OwnEngineSettings):
+    """The engine that the language model runs on."""
+
+    max_sessions: int = Field(
+        4, ge=1, description="Sessions with memory reserved; at least limits.max_sessions."
+    )
+    session_tokens: int = Field(
+        8192,
+        ge=64,
+        description="Positions reserved for a session. One that would need more gives up its "
+        "oldest units, or ends where the window is off.",
+    )
+    enable_prefix_caching: bool = Field(
+        False, description="Keep what aborted requests computed, so that a rebuild costs less."
+    )
+
+
+class TalkerEngineSettings(OwnEngineSettings):
     """The engine that the talker runs on."""
 
     max_sessions: int | None = Field(
@@ -143,23 +148,6 @@ class TalkerEngineSettings(_Settings):
         description="Positions reserved for a turn, of which a second of speech takes about 46. "
         "A turn that needs more goes on from its last second. The checkpoint's own limit holds "
         "too.",
-    )
-    kv_cache_memory_bytes: int | None = Field(
-        None, ge=1, description="Memory for keys and values; null: by gpu_memory_utilization."
-    )
-    gpu_memory_utilization: float | None = Field(
-        None, gt=0, lt=1, description="Share of the GPU's memory for weights, keys and values."
-    )
-    max_num_batched_tokens: int = Field(1024, ge=64, description="Positions of one step.")
-    max_units_in_engine: int | None = Field(
-        None, ge=1, description="Units that run at once; the others wait by deadline. null: all."
-    )
-    cudagraph_mode: str | None = Field(None, description="FULL on a GPU.")
-    enforce_eager: bool = Field(False, description="No CUDA graphs and no compilation.")
-    load_format: str = Field("auto", description="dummy: random weights, to measure with.")
-    metrics: bool = Field(True, description="vLLM's own metrics go out through Ray's exporter.")
-    stuck_after_s: float = Field(
-        30.0, gt=0, description="A unit without any output for so long: the engine is restarted."
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ray import serve
 
-from serve_app.access.auth import check_key_file
+from serve_app.access.key_ring import check_key_file
 from serve_app.gateway.gateway_replica import GatewayReplica
 from serve_app.leasing.deployments import CALLS_PER_SESSION, SPARE_CALLS, StageReplica
 from serve_app.leasing.stage_plan import StagePlan

@@ -19,9 +19,9 @@ from ray.serve.schema import (
     ServeDeploySchema,
 )
 
-from serve_app.access.auth import KeyRing
 from serve_app.access.exposure import is_loopback
 from serve_app.access.key_file import KeyFileError
+from serve_app.access.key_ring import KeyRing
 from serve_app.check_scaling import scaling_faults, target_faults
 from serve_app.settings import (
     API_KEYS_VARIABLE,

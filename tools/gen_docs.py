@@ -16,7 +16,7 @@ from typing import Final
 from pydantic import BaseModel
 
 from serve_app import settings
-from serve_app.access.key_file import Principal, Quota
+from serve_app.access.principal import Principal, Quota
 from serve_app.gateway.http_answers import http_status
 from serve_app.settings import AppArgs, AuthArgs, GatewayArgs, LogArgs, StageArgs, TracingArgs
 from session import errors

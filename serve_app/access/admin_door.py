@@ -9,8 +9,10 @@ Rule 2: without any admin key it is open only where nobody else could come: the 
 from collections.abc import Mapping
 from typing import Final
 
-from serve_app.access.auth import KeyRing, Refusal, presented_key
 from serve_app.access.client_secrets import SECRET_PREFIX
+from serve_app.access.doorkeeper import Refusal
+from serve_app.access.key_ring import KeyRing
+from serve_app.access.request_headers import presented_key
 
 ADMIN_PATHS: Final = "/admin/"
 _SET_ONE: Final = "set DUPLEX_ADMIN_KEYS or, in the deploy file, auth.admin_keys_file"

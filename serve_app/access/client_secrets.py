@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final
 
-from serve_app.access.key_file import Principal
+from serve_app.access.principal import Principal
 from session.config import ConfigPatch
 from session.errors import LimitError
 

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from serve_app.access.principal import ANYONE_NAME, USUAL_TERMS, Principal, QuotaPatch
+
 COMMENT: Final = "#"
 NAME: Final = "name"
 BOUNDS: Final = ("max_sessions", "max_opens_per_minute")
@@ -24,43 +26,8 @@ FIELDS: Final = (NAME, *BOUNDS)
 LARGEST: Final = 1_000_000
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _NAMELESS: Final = "key_"
-ANYONE_NAME: Final = "anyone"
 _MOST_TOLD: Final = 10
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
-
-
-@dataclass(frozen=True, slots=True)
-class Principal:
-    """Who a client is: the owner of a key. Sessions and opens are counted by it."""
-
-    name: str
-    """Whose key it is: 1 to 64 letters, digits and `. _ -`. Without, `key_` and the beginning of
-    the key's SHA-256."""
-
-
-ANYONE: Final = Principal(ANYONE_NAME)
-"""Every client, where no key is asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Quota:
-    """What one client may have; None: as much as there is."""
-
-    max_sessions: int | None = None
-    """Sessions at once, with or without a client; instead of `max_sessions_per_key`."""
-    max_opens_per_minute: int | None = None
-    """Sessions opened within any 60 s; instead of `max_opens_per_key_per_minute`."""
-
-
-@dataclass(frozen=True, slots=True)
-class QuotaPatch:
-    """Exactly the bounds that are set for a client: names of `Quota` fields, and values."""
-
-    changes: tuple[tuple[str, int | None], ...] = ()
-
-    def apply_to(self, quota: Quota) -> Quota:
-        """Return `quota` with these bounds instead."""
-        return replace(quota, **dict(self.changes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +36,7 @@ class ApiKey:
 
     value: str = field(repr=False)
     principal: Principal
-    terms: QuotaPatch = QuotaPatch()
+    terms: QuotaPatch = USUAL_TERMS
     """What its client may have, where that is not what all may have."""
 
 

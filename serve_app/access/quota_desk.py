@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from serve_app.access.auth import KeyRing
-from serve_app.access.key_file import Principal, Quota
+from serve_app.access.key_ring import KeyRing
+from serve_app.access.principal import Principal, Quota
 from serve_app.access.quotas import Quotas
 from serve_app.clock import Clock
 from session.config import SessionLimits

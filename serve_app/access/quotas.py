@@ -12,7 +12,7 @@ import math
 from collections import OrderedDict, deque
 from typing import Final
 
-from serve_app.access.key_file import ANYONE, Principal, Quota
+from serve_app.access.principal import ANYONE, Principal, Quota
 from session.errors import TooManyOpens, TooManySecrets, TooManySessions
 from session.realtime.rate_limits import RateLimit
 

@@ -18,26 +18,21 @@ from fastapi.responses import JSONResponse
 from starlette.staticfiles import StaticFiles
 
 from serve_app.access.admin_door import AdminDoor
-from serve_app.access.auth import (
-    Admitted,
-    Doorkeeper,
-    KeyRing,
-    Refusal,
-    asks_for_beta,
-    selected_protocol,
-)
 from serve_app.access.client_secrets import ClientSecrets
+from serve_app.access.doorkeeper import Admitted, Doorkeeper, Refusal
+from serve_app.access.key_ring import KeyRing
 from serve_app.access.quota_desk import QuotaDesk
+from serve_app.access.request_headers import asks_for_beta, selected_protocol
 from serve_app.audio.speech_scorer import OpenScorer, SileroScorers
 from serve_app.clock import Clock, MonotonicClock, unix_now_s
 from serve_app.dialects import DUPLEX, DUPLEX_GA, INTERNAL, LIVE, OPENAI, DialectKit
 from serve_app.gateway.admin_routes import add_routes as add_admin_routes
 from serve_app.gateway.asgi_socket import AsgiSocket
 from serve_app.gateway.connection import Connection, SocketGone, is_on, read_query
-from serve_app.gateway.door import KEY_PATHS, HttpDoor, refuse_socket
 from serve_app.gateway.draining import Draining, surely_begins
 from serve_app.gateway.gateway_watch import GatewayWatch
 from serve_app.gateway.http_answers import error_fields, error_response
+from serve_app.gateway.http_door import KEY_PATHS, HttpDoor, refuse_socket
 from serve_app.gateway.lobby import DRAINING_TEXT
 from serve_app.gateway.metrics_route import METRICS_PATH
 from serve_app.gateway.metrics_route import add_route as add_metrics_route

@@ -8,8 +8,8 @@ import ray
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
-from serve_app.access.auth import check_key_file
 from serve_app.access.exposure import listens_on_loopback
+from serve_app.access.key_ring import check_key_file
 from serve_app.gateway.gateway import Gateway
 from serve_app.leasing.stage_client import RayStageDirectory
 from serve_app.logs.process_logs import set_up

@@ -11,7 +11,7 @@ from typing import Final
 from pydantic import BaseModel
 
 from serve_app.access.client_secrets import SECRET_PREFIX, ClientSecret, ClientSecrets
-from serve_app.access.key_file import Principal
+from serve_app.access.principal import Principal
 from serve_app.access.quota_desk import QuotaDesk
 from serve_app.gateway.http_body import Fields, fields_in, refuse_unknown
 from session.config import ConfigPatch, SessionConfig, openai_config

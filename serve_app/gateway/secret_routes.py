@@ -6,13 +6,13 @@ from typing import Final, Protocol
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
-from serve_app.access.auth import Doorkeeper, Refusal
 from serve_app.access.client_secrets import ClientSecrets
+from serve_app.access.doorkeeper import Doorkeeper, Refusal
 from serve_app.access.quota_desk import QuotaDesk
 from serve_app.clock import unix_now_s
-from serve_app.gateway.door import path_in, refusal_response
 from serve_app.gateway.http_answers import error_response, unstored
 from serve_app.gateway.http_body import read_body
+from serve_app.gateway.http_door import path_in, refusal_response
 from serve_app.gateway.secret_desk import make_secret
 from serve_app.metrics.definitions import DOOR_REFUSALS
 from serve_app.metrics.meter import Meter

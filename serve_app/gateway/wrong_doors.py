@@ -13,8 +13,8 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from serve_app.access.admin_door import ADMIN_PATHS
-from serve_app.access.auth import Refusal
-from serve_app.gateway.door import path_in, refuse_socket
+from serve_app.access.doorkeeper import Refusal
+from serve_app.gateway.http_door import path_in, refuse_socket
 
 SOCKET_PATHS: Final = ("/v1/realtime", "/v1/live/sessions", "/v1/duplex")
 UPGRADE_REQUIRED: Final = 426

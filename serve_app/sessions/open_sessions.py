@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 
-from serve_app.access.key_file import Principal
+from serve_app.access.principal import Principal
 from serve_app.dialects import Dialect
 from serve_app.logs.session_log import Facts, say
 from serve_app.sessions.session_actor import SessionActor

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from serve_app.access.key_file import ANYONE, Principal
+from serve_app.access.principal import ANYONE, Principal
 from serve_app.access.quota_desk import QuotaDesk
 from serve_app.clock import unix_now_s
 from serve_app.dialects import DUPLEX, DialectKit, EncodingProjector

@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
-from serve_app.access.auth import KeyRing
+from serve_app.access.key_ring import KeyRing
 from serve_app.access.quota_desk import QuotaDesk
 from serve_app.dialects import KITS, Dialect
 from serve_app.gateway.connection import Connection, read_query

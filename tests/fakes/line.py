@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from serve_app.access.auth import KeyRing
+from serve_app.access.key_ring import KeyRing
 from serve_app.access.quota_desk import QuotaDesk
 from serve_app.dialects import DUPLEX, DialectKit
 from serve_app.gateway.connection import Connection, Query

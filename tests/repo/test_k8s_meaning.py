@@ -11,8 +11,8 @@ import pytest
 import yaml
 from ray.serve.schema import ServeDeploySchema
 
-from serve_app.access.auth import KeyRing
 from serve_app.access.exposure import is_loopback
+from serve_app.access.key_ring import KeyRing
 from serve_app.check import check_text
 from serve_app.settings import AppArgs, read_args
 from tests.support.kube_rules import duration_s

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from serve_app.access.admin_door import AdminDoor
-from serve_app.access.auth import KeyRing
+from serve_app.access.key_ring import KeyRing
 from serve_app.gateway.secret_routes import SECRETS_PATH
 from serve_app.metrics.definitions import DOOR_REFUSALS
 from tests.fakes.server import Answer, serving

@@ -7,19 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from serve_app.access.auth import (
-    Admitted,
-    Doorkeeper,
-    KeyRing,
-    Refusal,
-    asks_for_beta,
-    check_key_file,
-    presented_key,
-    selected_protocol,
-)
 from serve_app.access.client_secrets import ClientSecret, ClientSecrets
-from serve_app.access.key_file import ANYONE, ApiKey, KeyFileError, Principal, QuotaPatch
-from serve_app.access.key_table import KeyTable
+from serve_app.access.doorkeeper import Admitted, Doorkeeper, Refusal
+from serve_app.access.key_file import ApiKey, KeyFileError
+from serve_app.access.key_ring import KeyRing, KeyTable, check_key_file
+from serve_app.access.principal import ANYONE, Principal, QuotaPatch
+from serve_app.access.request_headers import asks_for_beta, presented_key, selected_protocol
 from serve_app.metrics.definitions import KEY_FILE_FAULTS
 from session.config import ConfigPatch
 from tests.fakes.meter import CountedMeter

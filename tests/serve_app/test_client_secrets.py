@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from serve_app.access.client_secrets import ClientSecret, ClientSecrets
-from serve_app.access.key_file import Principal
+from serve_app.access.principal import Principal
 from session.config import ConfigPatch
 from session.errors import LimitError
 

@@ -4,16 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serve_app.access.key_file import (
-    ANYONE,
-    FIELDS,
-    KeyFileError,
-    Principal,
-    Quota,
-    QuotaPatch,
-    nameless,
-    read_keys,
-)
+from serve_app.access.key_file import FIELDS, KeyFileError, nameless, read_keys
+from serve_app.access.principal import ANYONE, Principal, Quota, QuotaPatch
 
 
 def fault(text: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from serve_app.access.key_file import ANYONE, Principal, Quota
+from serve_app.access.principal import ANYONE, Principal, Quota
 from serve_app.access.quotas import WINDOW_S, LastMinute, Quotas
 from session.errors import QuotaExceeded, TooManyOpens, TooManySecrets, TooManySessions
 from session.realtime.rate_limits import RateLimit

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from serve_app.access.auth import KeyRing
 from serve_app.access.client_secrets import ClientSecrets
-from serve_app.access.key_file import Principal
+from serve_app.access.key_ring import KeyRing
+from serve_app.access.principal import Principal
 from serve_app.access.quota_desk import QuotaDesk
 from serve_app.gateway.secret_desk import MadeSecret, make_secret, read_request
 from serve_app.sessions.open_sessions import OpenSessions

@@ -1,4 +1,4 @@
-"""Turns requests away before anything is opened for them; `serve_app.access.auth` decides which.
+"""Turns requests away before anything is opened for them; `Doorkeeper` decides which.
 
 Rule 1: a path is judged as the routes see it: below the prefix that the service is served under.
 Rule 2: a path of which that can not be told, or with a character that is not seen, is nowhere.
@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serve_app.access.admin_door import ADMIN_PATHS, AdminDoor
-from serve_app.access.auth import Doorkeeper, Refusal
+from serve_app.access.doorkeeper import Doorkeeper, Refusal
 from session.errors import ClientError, ServerDraining
 
 LIVE_PATH = "/health/live"

@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from serve_app.clock import Clock, Timer
+from serve_app.clock import Clock, Timer, unix_now_s
 from serve_app.metrics.definitions import (
     BUFFERED,
     DRAINING,
     GATEWAY_SECONDS,
+    GATEWAY_STARTED,
     JAIN,
     LAG_RATIO,
     OPEN_SESSIONS,
@@ -50,6 +51,7 @@ class GatewayWatch:
     def start(self) -> None:
         """Look now, and every second from now on."""
         self._looked_at_s = self._due_s = self._clock.now()
+        self.meter.set(GATEWAY_STARTED, unix_now_s())
         self._go_round()
 
     def stop(self) -> None:

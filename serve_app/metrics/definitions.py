@@ -48,6 +48,12 @@ DRAINING: Final = gauge(
     "duplex_draining",
     "1 while the gateway takes no new sessions because it was asked to drain, otherwise 0.",
 )
+GATEWAY_STARTED: Final = gauge(
+    GATEWAY,
+    "duplex_gateway_start_time_seconds",
+    "When the gateway came up, in Unix time; of several, the newest. A change is a restart.",
+    merge=Merge.MAX,
+)
 SESSIONS_BEGUN: Final = counter(
     GATEWAY,
     "duplex_sessions_begun_total",

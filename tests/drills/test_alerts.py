@@ -269,6 +269,17 @@ async def test_an_engine_dies_again_and_again(site: Site) -> None:
     )
 
 
+async def test_the_gateway_dies_again_and_again(site: Site) -> None:
+    await site.until_quiet("DuplexGatewayRestarting")
+    newest = "max(ray_duplex_gateway_start_time_seconds)"
+    for _ in range(3):
+        before = site.prometheus.query(newest)[0].value
+        await site.kill(GATEWAY)
+        await site.until_value(newest, lambda now, old=before: now > old)  # type: ignore[misc]
+    await site.until_fires("three deaths of the gateway", "DuplexGatewayRestarting")
+    await site.until_healthy()
+
+
 async def test_the_gateway_does_not_come_up(site: Site) -> None:
     good = site.keys_file.read_text()
     site.keys_file.write_text("a-key max_sessions=many\n")

@@ -17,6 +17,7 @@ from serve_app.metrics.definitions import (
     AUDIO_SECONDS,
     ENGINE_STARTED,
     ENGINE_UP,
+    GATEWAY_STARTED,
     LEASES_ENDED,
     METRICS,
     OPEN_SESSIONS,
@@ -125,6 +126,7 @@ async def test_every_counter_and_gauge_is_in_rays_exporter_from_the_start(
     assert value(samples, SESSIONS_BEGUN, "duplex") == 0
     for stage in STAGES:
         assert abs(time.time() - value(samples, ENGINE_STARTED, stage)) < 600
+    assert abs(time.time() - value(samples, GATEWAY_STARTED)) < 600
 
 
 STAGES = ("stage0", "stage1")

@@ -68,6 +68,7 @@ QUICK_UNITS = spread("duplex_unit_seconds", UNIT, _0_25=100, _1=100, _inf=100)
 MISSES = 'ray_duplex_unit_deadline_misses_total{stage="stage0"}'
 LOOP = 'part="loop_delay",'
 SPEECH = 'by="speech",'
+COMES_UP = 'ray_duplex_gateway_start_time_seconds{WorkerId="%s"}'
 RESTARTS = 'ray_duplex_engine_start_time_seconds{stage="stage1",WorkerId="%s"}'
 ON: tuple[Values, ...] = ({},)
 STAGE0: tuple[Values, ...] = ({"stage": "stage0"},)
@@ -76,6 +77,22 @@ CASES = [
     Case("DuplexGatewayMissing", "no gateway", HEALTHY_STAGES, ON),
     Case("DuplexGatewayMissing", "idle gateway", {"ray_duplex_open_sockets": "0x90"}),
     Case("DuplexGatewayMissing", "gone for a minute", {"ray_duplex_open_sockets": "1x57 _ _ 1x9"}),
+    Case(
+        "DuplexGatewayRestarting",
+        "four processes in an hour, each up for so long that none was missed",
+        {
+            COMES_UP % "a": "100x10 stale",
+            COMES_UP % "b": "_x12 200x10 stale",
+            COMES_UP % "c": "_x24 0 300x10 stale",
+            COMES_UP % "d": "_x37 400x60",
+        },
+        ON,
+    ),
+    Case(
+        "DuplexGatewayRestarting",
+        "an upgrade, where both are there for a while",
+        {COMES_UP % "a": "100x12 stale", COMES_UP % "b": "_x9 0 200x80"},
+    ),
     Case(
         "DuplexEngineMissing",
         "one is not warm, the other is not there",

@@ -23,6 +23,7 @@ NOTICE: Final = """\
 # docs/operations.md.
 """
 STARTED: Final = "duplex:engine_start_time_seconds:max"
+GATEWAY_STARTED: Final = "duplex:gateway_start_time_seconds:max"
 SHORT_MIN: Final = 10
 LONG_MIN: Final = 30
 FEWEST_BAD: Final = 5
@@ -144,8 +145,9 @@ def recordings(pace: Pace) -> tuple[Recording, ...]:
         Recording("duplex:unit_deadline_misses:ratio10m", ratios.deadline_misses(short).ratio),
         Recording("duplex:first_audio_seconds:p95_10m", quantile(0.95, AFTER_SPEECH, (), short)),
         Recording("duplex:underruns:ratio30m", ratios.underruns(long).ratio),
-        # A restarted engine's series are new ones, so its own would never change.
+        # A restarted process' series are new ones, so its own would never change.
         Recording(STARTED, f"max by (stage) ({raw(series(d.ENGINE_STARTED))} > 0)"),
+        Recording(GATEWAY_STARTED, f"max ({raw(series(d.GATEWAY_STARTED))} > 0)"),
     )
 
 
@@ -155,6 +157,13 @@ _DOWN: Final = (
         summary="No gateway reports its metrics.",
         expr=_now(f"absent({raw(series(d.OPEN_SOCKETS))})"),
         lasts_min=2,
+        is_critical=True,
+    ),
+    _Rule(
+        name="DuplexGatewayRestarting",
+        summary="The gateway came up more than twice within an hour.",
+        expr=lambda pace: f"changes({GATEWAY_STARTED}[{pace.window(60)}]) > 2",
+        lasts_min=0,
         is_critical=True,
     ),
     _Rule(

@@ -197,12 +197,15 @@ ENGINES: Final = Row(
         ),
         Panel(
             title="Newest start",
-            description="Since when the newest engine of each stage is ready. A step is a restart, "
-            "or another replica.",
+            description="Since when the newest engine of each stage is ready, and the gateway is "
+            "up. A step is a restart, or another replica.",
             unit="dateTimeAsIso",
-            queries=tuple(
-                Query(f"{query.expr} * 1000", query.legend)
-                for query in level(d.ENGINE_STARTED, "stage")
+            queries=(
+                *(
+                    Query(f"{query.expr} * 1000", query.legend)
+                    for query in level(d.ENGINE_STARTED, "stage")
+                ),
+                Query(f"{value(series(d.GATEWAY_STARTED))} * 1000", "gateway"),
             ),
         ),
         Panel(

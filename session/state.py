@@ -79,13 +79,22 @@ class Drain:
     event_id: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Lull:
+    """Nobody speaks and the server owes nothing, while the client owes the same as before."""
+
+    since_s: float
+    owed: tuple[int, ...]
+    """How much of each thing; zeros where it owes nothing."""
+
+
 @dataclass(slots=True)
 class Leaving:
     """The server is about to go away: the session ends at a quiet moment, or then."""
 
     until_s: float
     is_told: bool = False
-    quiet_since_s: float | None = None
+    lull: Lull | None = None
 
 
 @dataclass(slots=True)

@@ -29,9 +29,9 @@ class CallLedger:
         return self._awaits.get(call_id, False)
 
     @property
-    def awaits_any(self) -> bool:
-        """Whether an output of any call would be taken."""
-        return any(self._awaits.values())
+    def awaited(self) -> int:
+        """How many calls wait for their output."""
+        return sum(self._awaits.values())
 
     def answer(self, call_id: str) -> None:
         """The call has got its output."""

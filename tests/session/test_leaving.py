@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from session.config import ConfigPatch, SessionLimits
+from session.config import ConfigPatch, ResponseOptions, SessionLimits
 from session.effects import AttachSocket, CloseSocket, CloseStages, SubmitUnit, WakeAt
 from session.events import ResponseFinished, SessionCreated, SessionExpired
 from session.ids import AttachmentId, ItemId
@@ -19,6 +19,7 @@ from session.stimuli import (
     InputCommitted,
     ItemCreated,
     PlaybackAcked,
+    ResponseRequested,
     SessionConfigured,
     StagesOpened,
     TextAppended,
@@ -32,6 +33,8 @@ from tests.session.driver import AUTO_VAD, PROFILE, TURN_MODE, Driver, names, sp
 
 WITHIN_S = 600.0
 PAUSE_S = 2.0
+CLIENT_S = 60.0
+"""So long it waits for what only the client can do."""
 
 
 def drain(d: Driver, within_s: float = WITHIN_S) -> list[str]:
@@ -47,7 +50,7 @@ def left(d: Driver, after_s: float = PAUSE_S) -> bool:
     return d.session.life is Life.CLOSING and d.now == pytest.approx(due_s)
 
 
-def stays(d: Driver, seconds: float = 60.0) -> bool:
+def stays(d: Driver, seconds: float = 59.0) -> bool:
     d.now += seconds
     d.do(Ticked())
     return d.session.life is Life.OPEN
@@ -163,7 +166,27 @@ def test_what_waits_for_an_answer_holds_it() -> None:
     d.append(500, speech=True)
     d.do(InputCommitted(create_response=False))
     drain(d)
-    assert stays(d)
+    assert left(d, CLIENT_S)
+    d.released()
+    assert d.said(SessionExpired)[-1].reason == "server_drain"
+
+
+@pytest.mark.parametrize("what", ["text", "audio"])
+def test_an_item_that_grows_is_waited_for_as_long_as_it_does(what: str) -> None:
+    d = Driver(TURN_MODE)
+
+    def grow() -> None:
+        if what == "text":
+            d.do(TextAppended("more"))
+        else:
+            d.append(500)
+
+    grow()
+    drain(d)
+    for _ in range(3):
+        assert stays(d)
+        grow()
+    assert left(d, CLIENT_S)
 
 
 def test_an_answer_that_was_asked_for_is_given() -> None:
@@ -198,6 +221,29 @@ def test_a_function_call_waits_for_its_output() -> None:
     assert stays(d)
     d.do(ItemCreated("user", "found", ItemId("out"), call_id="call_1"))
     assert stays(d)  # the output is for an answer, which nobody has asked for yet
+    d.do(ResponseRequested(ResponseOptions()))
+    assert stays(d)
+    d.speak("found")
+    d.voice("found", 1000, turn_end=True)
+    d.voiced()
+    assert left(d, 1.0 + PAUSE_S)
+
+
+def test_a_function_whose_output_never_comes_holds_it_for_a_minute_whatever_else_comes() -> None:
+    d = Driver(AUTO_VAD, profile=replace(PROFILE, tools=True))
+    d.append(1000, probability=0.99)
+    unit, calls = d.last_unit(), (FunctionCall("call_1", "look", "{}"),)
+    d.do(UnitFinished(unit.fence, unit.seq, UnitResult(Decision.SPEAK, turn_end=True, calls=calls)))
+    d.append(2000, probability=0.0)
+    for _ in range(2):
+        d.listen()
+    drain(d)
+    began_s = d.now
+    while d.session.life is Life.OPEN:
+        d.now += 1.0
+        d.append(1000, probability=0.0)  # a microphone, and nobody speaks
+        d.listen()
+    assert d.now - began_s == pytest.approx(CLIENT_S)
 
 
 def test_a_comment_that_is_wanted_is_made() -> None:
@@ -287,12 +333,12 @@ def test_whoever_comes_back_goes_on_and_leaves_at_a_quiet_moment() -> None:
     assert d.asked(CloseStages)
 
 
-def test_a_ledger_knows_whether_any_call_waits() -> None:
+def test_a_ledger_knows_how_many_calls_wait() -> None:
     calls = CallLedger()
-    assert not calls.awaits_any
+    assert calls.awaited == 0
     calls.make("a")
     calls.make("b")
     calls.answer("a")
-    assert calls.awaits_any
+    assert calls.awaited == 1
     calls.answer("b")
-    assert not calls.awaits_any
+    assert calls.awaited == 0

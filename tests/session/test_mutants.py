@@ -455,14 +455,20 @@ MUTANTS = [
     Mutant(
         "a drain cuts whoever speaks",
         "leaving.py",
-        "    if state.detector is not None:\n        return state.detector.is_speaking",
-        "    if state.detector is not None:\n        return False",
+        "    return state.detector is not None and state.detector.is_speaking\n",
+        "    return False\n",
+    ),
+    Mutant(
+        "a drain waits for ever for what only the client can do",
+        "leaving.py",
+        "    pause_s = CLIENT_WITHIN_S if any(lull.owed) else ",
+        "    if any(lull.owed):\n        return None\n    pause_s = ",
     ),
     Mutant(
         "a drain does not wait for a client that may come back",
         "leaving.py",
-        "    if state.attachment.detached_at_s is not None or _user_says_something(state):\n",
-        "    if _user_says_something(state):\n",
+        "    if state.attachment.detached_at_s is not None or _user_speaks(state):\n",
+        "    if _user_speaks(state):\n",
     ),
     Mutant(
         "a drain may take for ever",

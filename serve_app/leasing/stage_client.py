@@ -7,6 +7,7 @@ Rule 3: one renewal call an engine keeps the leases of all sessions there.
 
 import asyncio
 import contextvars
+import functools
 import logging
 from collections.abc import AsyncGenerator
 from dataclasses import replace
@@ -20,6 +21,7 @@ from serve_app.clock import Clock, MonotonicClock, sleep_until
 from serve_app.leasing.deployments import Witness
 from serve_app.leasing.leased_stage import LeasedStage, take_lease
 from serve_app.leasing.stage_errors import let_go, stage_errors
+from serve_app.leasing.stage_health import StageHealth
 from serve_app.logs.session_log import say, trouble
 from serve_app.ports import AppendedRef, Replicas, SpeechRef
 from serve_app.tracing.tracer import TraceParent
@@ -135,6 +137,10 @@ class RayStageDirectory:
         self._clock = clock or MonotonicClock()
         self._leases: dict[LeasedStage, SessionId] = {}
         self._tasks: list[asyncio.Task[None]] = []
+        self._health = {
+            name: StageHealth(name, functools.partial(self._health_of, name))
+            for name in self._handles
+        }
         self.witness: Any = _new_witness()
 
     @property
@@ -161,9 +167,8 @@ class RayStageDirectory:
 
     async def health(self) -> dict[str, str]:
         """Answer of each stage: `ok`, or what is wrong."""
-        names = list(self._handles)
-        answers = await asyncio.gather(*(self._health_of(name) for name in names))
-        return dict(zip(names, answers, strict=True))
+        answers = await asyncio.gather(*(health.answer() for health in self._health.values()))
+        return dict(zip(self._health, answers, strict=True))
 
     async def close(self) -> None:
         """Stop renewing, and let the stages end the leases that are still open."""

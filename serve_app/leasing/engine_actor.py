@@ -13,6 +13,7 @@ from serve_app.leasing.stage_plan import StagePlan
 from serve_app.logs.process_logs import set_up
 from serve_app.metrics.ray_meter import engine_meter
 from serve_app.tracing.opening import open_tracer
+from stages.engine.ipc_folder import keep_temporary_files_apart
 from stages.plugins import load_plugin
 
 log = logging.getLogger(__name__)
@@ -26,6 +27,7 @@ class Stage0Actor(Stage0Engine):
 
     def __init__(self, plan: StagePlan) -> None:
         set_up(plan.logs, f"{plan.stage}_engine")
+        keep_temporary_files_apart()
         model = load_plugin(plan.model).make_stage0(plan.settings)
         super().__init__(model, plan.limits, _this_process(plan))
 
@@ -35,6 +37,7 @@ class Stage1Actor(Stage1Engine):
 
     def __init__(self, plan: StagePlan) -> None:
         set_up(plan.logs, f"{plan.stage}_engine")
+        keep_temporary_files_apart()
         model = load_plugin(plan.model).make_stage1(plan.settings)
         super().__init__(model, plan.limits, _this_process(plan))
 

@@ -1,7 +1,9 @@
 """A folder for a process's local sockets, which goes with it, or with whoever comes next.
 
 A process that is killed leaves its sockets' files behind. They lie in a folder that names it, so
-that the next process that needs one can take away what belongs to nobody.
+that the next process that needs one can take away what belongs to nobody. An engine's process and
+those that vLLM starts for it keep whatever else is temporary there too: vLLM leaves a file
+(`vllm_dist_*`) at each start, and Python's multiprocessing a folder (`pymp-*`) at each kill.
 """
 
 import atexit
@@ -33,6 +35,14 @@ def process_ipc_folder() -> Path:
     folder = make_ipc_folder()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
+
+
+def keep_temporary_files_apart() -> None:
+    """Have this process and its children keep their temporary files in that folder from now on."""
+    # What torch has compiled is worth keeping from one process to the next.
+    compiled = Path(tempfile.gettempdir()) / f"torchinductor_{os.getuid()}"
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(compiled))
+    os.environ["TMPDIR"] = tempfile.tempdir = str(process_ipc_folder())
 
 
 def _is_orphan(folder: Path) -> bool:

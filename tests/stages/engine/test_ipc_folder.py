@@ -35,3 +35,28 @@ def test_what_a_dead_process_left_is_taken_away_and_nothing_else(tmp_path: Path)
     make_ipc_folder(tmp_path)
     assert not left.exists()
     assert all((folder / "socket").exists() for folder in (alive, foreign, link))
+
+
+WRITES = """
+import os, subprocess, sys, tempfile
+from stages.engine.ipc_folder import keep_temporary_files_apart
+keep_temporary_files_apart()
+tempfile.mkstemp()
+subprocess.run([sys.executable, "-c", "import tempfile; tempfile.mkdtemp()"], check=True)
+if sys.argv[1] == "dies":
+    os.kill(os.getpid(), 9)
+"""
+"""An engine's process, and one that it starts."""
+
+
+def test_what_an_engine_leaves_goes_with_it_or_with_the_next_one(tmp_path: Path) -> None:
+    def run(how: str) -> int:
+        environment = {**os.environ, "TMPDIR": str(tmp_path)}
+        command = [sys.executable, "-c", WRITES, how]
+        return subprocess.run(command, env=environment, check=False).returncode
+
+    assert run("dies") == -9
+    [left] = tmp_path.iterdir()
+    assert len(list(left.iterdir())) == 2
+    assert run("ends") == 0
+    assert list(tmp_path.iterdir()) == []

@@ -13,6 +13,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from serve_app.gateway.refusals import MOST_REFUSALS
 from tests.fakes.wire import append, client, update
 from tests.support.bad_input import BAD, MEBIBYTE
 from tests.support.serve_cluster import UNHURRIED, ServeCluster
@@ -122,6 +123,26 @@ async def test_a_frame_above_the_servers_limit_closes_one_socket_only(
                 await line.send(" " * (16 * MEBIBYTE + 1))
             await rest(line)
             assert line.close_code == 1009
+        await healthy.send(append(1000))
+        assert [e["type"] for e in await until(healthy, "rate_limits.updated")] == ANSWER
+    assert await open_again(service) == ANSWER
+
+
+async def test_a_socket_that_is_refused_on_and_on_is_closed_and_no_other(
+    service: ServeCluster,
+) -> None:
+    async with dial(service) as healthy:
+        await opened(healthy)
+        async with dial(service) as line:
+            await opened(line)
+            hearing = asyncio.ensure_future(rest(line))
+            with suppress(ConnectionClosed):
+                for _ in range(2 * MOST_REFUSALS):
+                    await line.send(client("no.such.event"))
+            said = await hearing
+            assert (line.close_code, line.close_reason) == (1008, "too_many_refusals")
+            assert {event["type"] for event in said} == {"error"}
+            assert MOST_REFUSALS < len(said) < 2 * MOST_REFUSALS
         await healthy.send(append(1000))
         assert [e["type"] for e in await until(healthy, "rate_limits.updated")] == ANSWER
     assert await open_again(service) == ANSWER

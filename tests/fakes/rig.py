@@ -34,7 +34,7 @@ from tests.fakes.meter import CountedMeter
 from tests.fakes.scorer import open_energy_scorer
 from tests.fakes.stages import ScriptedDirectory
 
-WAIT_S = 5.0
+WAIT_S = 15.0
 """Only a test that has gone wrong ever waits so long."""
 EventT = TypeVar("EventT", bound=Event)
 ContentT = TypeVar("ContentT", bound=Event | CloseSocket)

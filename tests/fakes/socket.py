@@ -4,7 +4,7 @@ import asyncio
 
 from serve_app.gateway.connection import SocketGone
 
-WAIT_S = 5.0
+WAIT_S = 15.0
 """Only a test that has gone wrong ever waits so long."""
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import trustme
 
-WAIT_S = 15.0
+WAIT_S = 60.0
 BUFFER_BYTES = 65_536
 
 

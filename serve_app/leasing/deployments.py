@@ -82,6 +82,11 @@ class StageReplica:
         except RayActorError:
             return "the engine is gone"
 
+    async def sessions_held(self) -> int:
+        """Return how many sessions have a slot of the engine, for who waits until all have left."""
+        held: int = await self._engine.sessions_held.remote()
+        return held
+
     async def _admission(self, held: Any) -> DuplexError | None:
         """Return why the engine does not admit the session, or None."""
         try:

@@ -156,6 +156,10 @@ class Engine(Generic[DoorT]):
         """Return `ok`, or what is wrong."""
         return "ok" if self._is_warm else "the model is not warm yet"
 
+    async def sessions_held(self) -> int:
+        """Return how many sessions have a slot."""
+        return self.book.taken
+
     def reap(self) -> None:
         """End the leases whose time is up, and release what is over and not released yet."""
         self.book.expire(now=self._clock.now())

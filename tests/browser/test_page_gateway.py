@@ -139,7 +139,9 @@ async def test_an_answer_over_a_road_that_breaks_is_heard_to_its_end(
         assert len(tap.all("session.resumed")) == 1
         assert tap.all("error") == []
         seqs = [e["server_event_seq"] for e in tap.all("session.event_ack")]
-        assert seqs == sorted(set(seqs))
+        # The first thing over the new socket is what was acknowledged last, once more.
+        assert seqs == sorted(seqs)
+        assert len(seqs) - len(set(seqs)) <= 1
         assert tap.all("session.closed")[-1]["reason"] == "client_close"
 
 

@@ -116,20 +116,19 @@ class ServeCluster:
 
     def until_free(self) -> None:
         """Wait until no session is held: a client that hangs up is gone before its slot is free."""
-        while any(self._open_sessions(name) != 0 for name in ("Stage0", "Stage1")):
+        while any(self._sessions_held(name) != 0 for name in ("Stage0", "Stage1")):
             time.sleep(0.05)
 
-    def _open_sessions(self, name: str) -> int | None:
+    def _sessions_held(self, name: str) -> int | None:
         """Return how many slots a stage has given out, or None while its engine is replaced."""
         from ray.exceptions import RayError  # noqa: PLC0415 - needs the environment
         from ray.serve.exceptions import RayServeException  # noqa: PLC0415 - the same
 
         try:
-            capacity = self.stage(name).capacity.remote().result(timeout_s=10)
+            held: int = self.stage(name).sessions_held.remote().result(timeout_s=10)
         except (RayError, RayServeException, TimeoutError):
             return None
-        taken: int = capacity.open_sessions
-        return taken
+        return held
 
     def worker(self, title: str) -> int:
         """Return the process of a worker of this node, by the title Ray gives it.

@@ -120,7 +120,7 @@ class Service:
 
     async def slots_taken(self) -> list[int]:
         """Return how many slots each stage has given out."""
-        return [(await handle.capacity.remote()).open_sessions for handle in self.handles.values()]
+        return [await handle.sessions_held.remote() for handle in self.handles.values()]
 
     async def until_free(self) -> None:
         """Wait until no slot is taken any more; the test's time limit is the bound."""

@@ -68,7 +68,7 @@ class ConversationLog:
             case ev.ErrorEvent():
                 self.errors.append(ErrorLine(event.code, event.message))
                 self._news.append(f"error: {event.code}: {event.message}")
-            case ev.ConnectionLost() | ev.Resumed():
+            case ev.ConnectionLost() | ev.Resumed() | ev.EventsLost():
                 self._observe_connection(event)
             case _:
                 self._observe_user(event)
@@ -102,11 +102,15 @@ class ConversationLog:
         wanted_s = reply_timeout_s if self.awaits_answer else quiet_s
         return "settled" if quiet_for_s >= wanted_s else None
 
-    def _observe_connection(self, event: ev.ConnectionLost | ev.Resumed) -> None:
+    def _observe_connection(self, event: ev.ConnectionLost | ev.Resumed | ev.EventsLost) -> None:
         self._last_happening_s = event.received_s
         if isinstance(event, ev.ConnectionLost):
             self._lost_s = event.received_s
             self._news.append(f"connection lost (close code {event.close_code}); reconnecting")
+        elif isinstance(event, ev.EventsLost):
+            self.is_user_speaking = False  # the end of it may be gone; a new onset will be told
+            count = event.last_seq - event.first_seq + 1
+            self._news.append(f"the gap was too long: {count} events are lost")
         elif self._lost_s is not None:
             self._news.append(f"connected again after {event.received_s - self._lost_s:.1f} s")
             self._lost_s = None

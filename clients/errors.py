@@ -6,6 +6,7 @@ DuplexClientError
 |- RequestRefused       the server refused one request; the session lives
 |- AnswerTimedOut       the server did not answer in time
 |- DuplexDisconnected   the connection ended before the session did, and did not come back
+|- EventsMissed         what somebody waited for may have been lost in a gap; the session lives
 |- ResumeRefused        the server does not let the client come back to its session
 |- SessionOver          the session has ended properly; there is nothing more to come
 |- BadServerEvent       the server sent something that is not an event
@@ -54,6 +55,18 @@ class DuplexDisconnected(DuplexClientError):
         )
         self.close_code = close_code
         self.reason = reason
+
+
+class EventsMissed(DuplexClientError):
+    """What somebody waited for when the connection was lost may have been among the lost events."""
+
+    def __init__(self, first_seq: int, last_seq: int) -> None:
+        super().__init__(
+            f"the server no longer had events {first_seq} to {last_seq} after a lost connection, "
+            "and what you waited for may have been among them; the session goes on, so ask again"
+        )
+        self.first_seq = first_seq
+        self.last_seq = last_seq
 
 
 class ResumeRefused(DuplexClientError):

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 
 JsonObject = Mapping[str, object]
 
+LOST = "lost"
+"""Status of a response that has lost a part on the way to the client."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerEvent:
@@ -77,6 +80,18 @@ class Resumed(ServerEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EventsLost(ServerEvent):
+    """The client's own, `events.lost`: the gap was so long that the server did not keep these.
+
+    It comes right after `Resumed`. An answer that has lost a part ends with a `ResponseDone` of
+    status `lost`, made by the client too, and nothing more is given of it.
+    """
+
+    first_seq: int
+    last_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionReplaced(ServerEvent):
     """`session.replaced`: another socket has taken the session over; this one is done."""
 
@@ -86,7 +101,7 @@ class SessionReplaced(ServerEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResyncRequired(ServerEvent):
-    """`session.resync_required`: events are gone, so the session can not be taken up again."""
+    """`session.resync_required`: events that were not read are gone at the server."""
 
     reason: str = ""
     oldest_seq: int | None = None
@@ -322,7 +337,13 @@ class ResponseDone(ResponseEvent):
     """`response.done`: the one terminal of a response."""
 
     status: str = ""
+    """completed, cancelled, failed or incomplete; lost: what was left of it is (`EventsLost`)."""
     reason: str = ""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether what has not been played of it is not to be played any more."""
+        return self.status in ("cancelled", LOST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-from clients.events import ServerEvent
+from clients.errors import EventsMissed
+from clients.events import ConnectionLost, EventsLost, ServerEvent
 
 Matches = Callable[[ServerEvent], bool]
 
@@ -13,6 +14,8 @@ class Expectations:
 
     def __init__(self) -> None:
         self._open: list[tuple[Matches, asyncio.Future[ServerEvent]]] = []
+        self._at_risk: list[asyncio.Future[ServerEvent]] = []
+        """Those who waited when the connection was lost."""
         self._failure: Exception | None = None
 
     def expect(self, matches: Matches) -> asyncio.Future[ServerEvent]:
@@ -35,6 +38,14 @@ class Expectations:
             else:
                 still_open.append((matches, future))
         self._open = still_open
+        match event:
+            case ConnectionLost():
+                self._at_risk = [future for _, future in still_open]
+            case EventsLost(first_seq=first, last_seq=last):
+                for future in self._at_risk:
+                    fail_future(future, EventsMissed(first, last))
+            case _:
+                pass
 
     def fail(self, failure: Exception) -> None:
         """Fail everybody who waits, now and later."""

@@ -1,7 +1,8 @@
 """One session's connection: a socket, and after a loss the next one, as if nothing had happened.
 
 Rule 1: whoever reads gets each event once and in order. A loss is an event, `ConnectionLost`, and
-        so is the return, `Resumed`; the events of the gap follow it.
+        so is the return, `Resumed`; the events of the gap follow it. What the server has not kept
+        of them is an event as well, `EventsLost`, and each answer with a hole ends there.
 Rule 2: whoever sends does not wait for a lost connection. What is sent meanwhile is kept and goes
         out first, in order, before anything newer.
 Rule 3: every numbered event is acknowledged; one acknowledgement may cover a burst.
@@ -38,6 +39,7 @@ from clients.resuming import (
     Kept,
     Outbox,
     ResumePolicy,
+    WholeAnswers,
     resume_url,
 )
 
@@ -63,6 +65,7 @@ class Link:
         self._socket: ClientConnection | None = None
         self._credentials: Credentials | None = None
         self._position = EventPosition()
+        self._answers = WholeAnswers()
         self._outbox = Outbox(policy if policy is not None else ResumePolicy())
         self._is_whole = False
         """Whether there is a socket and nothing kept: what is sent can go out at once."""
@@ -72,6 +75,7 @@ class Link:
         self._loss: DuplexDisconnected | None = None
         self._attempts = 0
         self._resume_count = 0
+        self._lost_count = 0
         self._writer: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
 
@@ -83,7 +87,9 @@ class Link:
     @property
     def continuity(self) -> Continuity:
         """What the gaps have cost so far."""
-        return Continuity(self._resume_count, self._outbox.audio_ms, self._outbox.dropped_ms)
+        return Continuity(
+            self._resume_count, self._outbox.audio_ms, self._outbox.dropped_ms, self._lost_count
+        )
 
     async def open(self) -> None:
         """Connect for the first time. Raises DuplexUnreachable or DuplexRefused."""
@@ -133,7 +139,8 @@ class Link:
                 reason=loss.reason,
                 received_s=self._clock(),
             )
-            yield await self._come_back(loss)
+            for event in await self._come_back(loss):
+                yield event
 
     async def close(self) -> None:
         """Let the socket go; nothing is sent or taken up again."""
@@ -147,7 +154,7 @@ class Link:
     # --- inside -----------------------------------------------------------------------------
 
     def _learn(self, event: ev.ServerEvent) -> bool:
-        """Take note of an event; False when it has been there before."""
+        """Take note of an event; False when it has been there before, or is a fragment."""
         if not self._position.take(event.seq):
             return False
         self._attempts = 0
@@ -162,13 +169,13 @@ class Link:
                 self._has_ended = True
             case _:
                 pass
-        return True
+        return self._answers.take(event)
 
     def _may_resume(self, loss: DuplexDisconnected) -> bool:
         is_ending = self._is_over or self._has_ended or loss.close_code == REFUSED_CLOSE_CODE
         return self._policy is not None and self._credentials is not None and not is_ending
 
-    async def _come_back(self, loss: DuplexDisconnected) -> ev.Resumed:
+    async def _come_back(self, loss: DuplexDisconnected) -> list[ev.ServerEvent]:
         policy, credentials = self._policy, self._credentials
         assert policy is not None
         assert credentials is not None
@@ -193,18 +200,11 @@ class Link:
             f"{policy.attempts} attempts to come back failed, the last: {last}",
         ) from last
 
-    async def _resume(self, credentials: Credentials) -> ev.Resumed:
+    async def _resume(self, credentials: Credentials) -> list[ev.ServerEvent]:
+        """Take the session up over a new socket; return what there is to say of it."""
         socket = await self._connect(resume_url(self._address.url))
         try:
-            await socket.send(
-                commands.as_text(
-                    commands.resume_session(
-                        credentials.session_id, credentials.token, self._position.last
-                    )
-                )
-            )
-            answer = parse_event(await socket.recv(), received_s=self._clock())
-            resumed = _accepted(answer)
+            resumed, after_seq = await self._ask(socket, credentials)
         except ConnectionClosed as closed:
             raise _disconnected(closed) from closed
         except BaseException:
@@ -213,10 +213,35 @@ class Link:
         self._credentials = Credentials(credentials.session_id, resumed.resume_token)
         self._resume_count += 1
         self._loss = None
+        lost = self._give_up_to(after_seq, resumed.received_s)
         await self._attach(socket)
         # At once, also when nothing follows: the token that this one came with ends with it.
         self._news.set()
-        return resumed
+        return [resumed, *lost]
+
+    async def _ask(
+        self, socket: ClientConnection, credentials: Credentials
+    ) -> tuple[ev.Resumed, int]:
+        """Return the server's yes, and the number after which it sends the events again."""
+        after_seq = self._position.last
+        while True:
+            request = commands.resume_session(credentials.session_id, credentials.token, after_seq)
+            await socket.send(commands.as_text(request))
+            answer = parse_event(await socket.recv(), received_s=self._clock())
+            match answer:
+                case ev.Resumed():
+                    return answer, after_seq
+                case ev.ResyncRequired(oldest_seq=int(oldest)) if oldest - 1 > after_seq:
+                    after_seq = oldest - 1  # a session with a hole is better than none
+                case _:
+                    raise _refusal(answer)
+
+    def _give_up_to(self, seq: int, now: float) -> list[ev.ServerEvent]:
+        """Say what is lost when the events up to `seq` are."""
+        first = self._position.last + 1
+        missed = self._position.skip_to(seq)
+        self._lost_count += missed
+        return self._answers.lose(first, seq, now) if missed else []
 
     async def _connect(self, url: str) -> ClientConnection:
         return await connect(
@@ -248,23 +273,21 @@ class Link:
                 await socket.send(commands.as_text(commands.ack_events(self._position.last)))
 
 
-def _accepted(answer: ev.ServerEvent) -> ev.Resumed:
-    """Return the answer to `session.resume` if it is a yes. Raises DuplexRefused or SessionOver."""
+def _refusal(answer: ev.ServerEvent) -> Exception:
+    """Return what an answer to `session.resume` means that is no yes."""
     match answer:
-        case ev.Resumed():
-            return answer
         case ev.ErrorEvent():
-            raise DuplexRefused(
+            return DuplexRefused(
                 answer.code, answer.message, retryable=answer.code not in FATAL_CODES
             )
         case ev.ResyncRequired():
-            raise DuplexRefused(
+            return DuplexRefused(
                 answer.reason, "the server has not kept the events since", retryable=False
             )
         case ev.SessionClosed() | ev.SessionExpired():
-            raise SessionOver(answer.reason)
+            return SessionOver(answer.reason)
         case _:
-            raise BadServerEvent(f"{answer.type} is no answer to session.resume")
+            return BadServerEvent(f"{answer.type} is no answer to session.resume")
 
 
 async def _end(task: "asyncio.Task[None] | None") -> None:

@@ -62,7 +62,7 @@ class PlaybackClock:
                 return self.play(event.response_id, event.duration_ms, event.received_s)
             case OutputAudioCleared():
                 self.flush(event.response_id, event.received_s)
-            case ResponseDone() if event.status == "cancelled":
+            case ResponseDone(is_cut=True):
                 self.flush(event.response_id, event.received_s)
             case ResponseDone() if event.response_id in self._tracks:
                 self._tracks[event.response_id].is_complete = True

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 from clients import events as ev
 from clients.commands import REQUEST_ID
-from clients.errors import RequestRefused
+from clients.errors import EventsMissed, RequestRefused
 
 IN_PROGRESS = "in_progress"
 
@@ -17,7 +17,7 @@ class ResponseHandle:
     def __init__(self, created: ev.ResponseCreated) -> None:
         self.response_id = created.response_id
         self.status = IN_PROGRESS
-        """in_progress, then completed, cancelled, failed or incomplete."""
+        """in_progress, then completed, cancelled, failed, incomplete, or lost (`EventsLost`)."""
         self.reason = ""
         """Why it ended, from `status_details`."""
         self._events: list[ev.ResponseEvent] = [created]
@@ -85,6 +85,9 @@ _Claim = asyncio.Future[ResponseHandle]
 class ResponseTable:
     """Sorts events by response, and responses by who asked for them.
 
+    Whoever waited for a response when the connection was lost, and whose response may be among the
+    events that are gone, is told so (`EventsMissed`).
+
     A response whose metadata names a request belongs to that request. A server that sends no
     metadata at all does not echo it either: there, the oldest open request gets the response. Any
     other goes to whoever waits for the next response, or is kept for the next who asks.
@@ -95,6 +98,8 @@ class ResponseTable:
         self._handles: OrderedDict[str, ResponseHandle] = OrderedDict()
         self._requests: OrderedDict[str, _Claim] = OrderedDict()
         self._listeners: deque[_Claim] = deque()
+        self._at_risk: list[_Claim] = []
+        """Those who waited when the connection was lost."""
         self._unclaimed: deque[ResponseHandle] = deque(maxlen=bound)
         self._failure: Exception | None = None
 
@@ -126,6 +131,11 @@ class ResponseTable:
             case ev.ErrorEvent() if event.caused_by in self._requests:
                 claim = self._requests.pop(event.caused_by)
                 _resolve(claim, RequestRefused(event.code, event.message))
+            case ev.ConnectionLost():
+                self._at_risk = [*self._requests.values(), *self._listeners]
+            case ev.EventsLost(first_seq=first, last_seq=last):
+                for claim in self._at_risk:
+                    _resolve(claim, EventsMissed(first, last))
             case _:
                 pass
 

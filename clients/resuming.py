@@ -5,6 +5,7 @@ Rule 1: an event is taken once. A number that was taken before is a repetition; 
 Rule 2: what is sent during a gap is kept in order. Of the audio only the newest `kept_audio_s`
         stay, and what is dropped is counted; no other command is ever dropped.
 Rule 3: a refusal that another attempt can not change ends the attempts.
+Rule 4: an answer is given from its beginning without a hole, or ends as lost.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
+from clients import events as ev
 from clients.errors import BadServerEvent
 
 FATAL_CODES: Final = frozenset(
@@ -70,6 +72,8 @@ class Continuity:
     """Audio that waits for the connection now."""
     dropped_audio_ms: float = 0.0
     """Audio of all gaps that was too old to be kept."""
+    lost_events: int = 0
+    """Events of all gaps that the server had not kept."""
 
 
 class EventPosition:
@@ -88,6 +92,57 @@ class EventPosition:
             raise BadServerEvent(f"event {seq} came after event {self.last}")
         self.last = seq
         return True
+
+    def skip_to(self, seq: int) -> int:
+        """Give up the events up to `seq`; return how many of them were not taken."""
+        missed = seq - self.last
+        self.last = seq
+        return missed
+
+
+class WholeAnswers:
+    """Tells an answer that has come without a hole from one that has lost a part."""
+
+    def __init__(self) -> None:
+        self._begun: dict[str, None] = {}
+        self._has_lost = False
+
+    def take(self, event: ev.ServerEvent) -> bool:
+        """Whether an event is to be given: False when a part of its answer is missing."""
+        match event:
+            case ev.ResponseCreated(response_id=begun):
+                self._begun[begun] = None
+                return True
+            case ev.ResponseListen() | ev.OutputAudioCleared():
+                return True  # they may speak of an answer that is over, or of none
+            case ev.ResponseEvent(response_id=named):
+                is_given = named in self._begun or not self._has_lost
+                if isinstance(event, ev.ResponseDone):
+                    self._begun.pop(named, None)
+                return is_given
+            case _:
+                return True
+
+    def lose(self, first_seq: int, last_seq: int, now: float) -> list[ev.ServerEvent]:
+        """Say that these events are lost, and with them the rest of each answer under way."""
+        lost, self._begun = self._begun, {}
+        self._has_lost = True
+        return [
+            ev.EventsLost(
+                type="events.lost", first_seq=first_seq, last_seq=last_seq, received_s=now
+            ),
+            *(_lost(response_id, now) for response_id in lost),
+        ]
+
+
+def _lost(response_id: str, now: float) -> ev.ResponseDone:
+    return ev.ResponseDone(
+        type="response.lost",
+        response_id=response_id,
+        status=ev.LOST,
+        reason="events_lost",
+        received_s=now,
+    )
 
 
 @dataclass(frozen=True, slots=True)

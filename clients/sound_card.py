@@ -108,7 +108,7 @@ class SpeakerOutput:
                     self._waiting += to_pcm16(event.audio, event.encoding)
             case ev.OutputAudioCleared():
                 self._drop()
-            case ev.ResponseDone() if event.status == "cancelled":
+            case ev.ResponseDone(is_cut=True):
                 self._drop()
             case _:
                 pass

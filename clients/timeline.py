@@ -31,7 +31,7 @@ class Timeline:
                 self._pieces.append(_Piece(event.response_id, start_s, pcm))
             case OutputAudioCleared():
                 self._cut(event.response_id, event.received_s)
-            case ResponseDone() if event.status == "cancelled":
+            case ResponseDone(is_cut=True):
                 self._cut(event.response_id, event.received_s)
             case _:
                 pass

@@ -4,6 +4,7 @@
  * Rule 1: the microphone's audio goes out whatever the assistant does; muting alone stops it.
  * Rule 2: what is shown as said is what has been heard, not what has been received.
  * Rule 3: after an interruption nothing of the cut answer is played, however late it arrives.
+ * Rule 4: of an answer that has lost a part on the way nothing more is played.
  */
 
 import { Answer } from "./answer.js";
@@ -43,6 +44,8 @@ export class Conversation {
     this.isInterrupted = false;
     this.isReconnecting = false;
     this.hasStalled = false;
+    /** Whether events are lost: an answer that the page has not seen begin has no beginning. */
+    this.hasHole = false;
     this.tailChunks = 0;
     /** Whether the speech heard last is being answered; an answer may begin within it. */
     this.isAnswered = false;
@@ -82,10 +85,24 @@ export class Conversation {
     });
   }
 
-  back() {
+  /** @param {boolean} isWhole  whether all that was missed follows */
+  back(isWhole) {
     clearTimeout(this.timers.reconnecting);
     this.isReconnecting = false;
+    if (!isWhole) this.skip();
     this.refresh();
+  }
+
+  /** A part of the conversation is lost: what is under way has no end, or no beginning. */
+  skip() {
+    this.hasHole = true;
+    for (const { id, isDone, isOver } of this.answers.values()) {
+      if (!isDone && !isOver) this.interrupt(id);
+    }
+    this.isHearing = false;
+    this.stoppedAt = null;
+    this.view.stopUserLines();
+    this.view.toast("The connection was away for too long: a part is missing.");
   }
 
   // --- from the keyboard -----------------------------------------------------------------
@@ -148,6 +165,12 @@ export class Conversation {
   answerOf(id) {
     const known = this.answers.get(id);
     if (known) return known;
+    const answer = this.begin(id);
+    if (this.hasHole) answer.cut(0);
+    return answer;
+  }
+
+  begin(id) {
     const answer = new Answer(id, {
       ack: (...args) => this.wire.ack(...args),
       line: () => this.view.assistantLine(id),
@@ -254,7 +277,8 @@ const ON = {
   },
 
   "response.created"(talk, { response_id: id, response }) {
-    talk.answerOf(id ?? response.id);
+    const begun = id ?? response.id;
+    if (!talk.answers.has(begun)) talk.begin(begun);
     talk.isAnswered = true;
     talk.expectAnswer();
   },

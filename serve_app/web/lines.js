@@ -27,6 +27,11 @@ export class Lines {
     return line;
   }
 
+  /** Nobody knows whether the user still speaks. */
+  stopUsers() {
+    for (const line of this.users.values()) line.stop();
+  }
+
   assistant(responseId) {
     const element = this.add("assistant", "Assistant", { response: responseId });
     return new AssistantLine(element, () => this.follow());

@@ -35,7 +35,7 @@ class Session {
       key: sessionStorage.getItem(KEY_NAME) ?? "",
       onEvent: (event) => this.isOver || this.talk.handle(event),
       onLost: () => this.talk.lost(),
-      onBack: () => this.talk.back(),
+      onBack: (isWhole) => this.talk.back(isWhole),
       onEnd: (problem) => this.fail(problem),
     });
     this.talk = new Conversation({ wire: this.wire, player: this.player, view });

@@ -34,6 +34,16 @@ export function verdictOf({ type, error }) {
   return "no";
 }
 
+/**
+ * Where to go on when the service has not kept all that was missed, or null if it is not that.
+ *
+ * @param {{type: string, oldest_server_event_seq?: number}} answer  to `session.resume`
+ * @param {number} seq  after which events were asked for
+ */
+export function afterGap({ type, oldest_server_event_seq: oldest }, seq) {
+  return type === "session.resync_required" && oldest - 1 > seq ? oldest - 1 : null;
+}
+
 /** Events that wait for a connection, in order; of the audio only the newest ten seconds. */
 export class Kept {
   constructor() {

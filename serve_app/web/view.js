@@ -99,6 +99,10 @@ export class View {
     this.lines.divide();
   }
 
+  stopUserLines() {
+    this.lines.stopUsers();
+  }
+
   userLine(itemId) {
     return this.lines.user(itemId);
   }

@@ -9,7 +9,7 @@
 
 import { toBase64, VOICE_RATE_HZ } from "./pcm.js";
 import { Problem, problemOf } from "./problem.js";
-import { ATTEMPT_TIMEOUT_MS, delayMs, Kept, MAX_ATTEMPTS, verdictOf } from "./resume.js";
+import { ATTEMPT_TIMEOUT_MS, afterGap, delayMs, Kept, MAX_ATTEMPTS, verdictOf } from "./resume.js";
 
 const HEARTBEAT_MS = 20_000;
 const OPEN_TIMEOUT_MS = 20_000;
@@ -30,7 +30,8 @@ export class Wire {
    * @param {string} options.key
    * @param {(event: object) => void} options.onEvent
    * @param {() => void} options.onLost  the connection is gone and being made again
-   * @param {() => void} options.onBack  it is there again; the events of the gap follow
+   * @param {(isWhole: boolean) => void} options.onBack  it is there again; the events of the gap
+   * follow, all of them or what the service has kept
    * @param {(problem: Problem) => void} options.onEnd  called at most once: when a session that had
    * opened ends without being asked to
    */
@@ -240,22 +241,30 @@ export class Wire {
     const { sessionId, token } = this.credentials;
     const socket = this.connect("&resume=1");
     this.socket = socket;
+    let after = this.seq;
+    const ask = () =>
+      socket.send(
+        JSON.stringify({
+          type: "session.resume",
+          session_id: sessionId,
+          resume_token: token,
+          last_received_server_event_seq: after,
+        }),
+      );
     const verdict = await new Promise((resolve) => {
       setTimeout(() => resolve("later"), ATTEMPT_TIMEOUT_MS);
       socket.onclose = () => resolve("later");
-      socket.onopen = () =>
-        socket.send(
-          JSON.stringify({
-            type: "session.resume",
-            session_id: sessionId,
-            resume_token: token,
-            last_received_server_event_seq: this.seq,
-          }),
-        );
+      socket.onopen = ask;
       socket.onmessage = ({ data }) => {
         const answer = JSON.parse(data);
+        const left = afterGap(answer, after);
+        if (left !== null) {
+          after = left; // a conversation with a hole is better than none
+          ask();
+          return;
+        }
         // At once, not in a task of its own: the events of the gap are right behind.
-        if (verdictOf(answer) === "yes" && this.socket === socket) this.takeUp(socket, answer);
+        if (verdictOf(answer) === "yes" && this.socket === socket) this.takeUp(socket, answer, after);
         resolve(verdictOf(answer));
       };
     });
@@ -263,14 +272,16 @@ export class Wire {
     return verdict;
   }
 
-  takeUp(socket, answer) {
+  takeUp(socket, answer, after) {
+    const isWhole = after === this.seq;
+    this.seq = after;
     this.learnToken(this.credentials.sessionId, answer);
     this.attach(socket);
     this.isLost = false;
     // Something at once: the token that this socket came with ends with it.
     this.send({ type: "session.event_ack", server_event_seq: this.seq });
     for (const event of this.kept.take()) this.send(event);
-    this.onBack();
+    this.onBack(isWhole);
   }
 
   drop() {

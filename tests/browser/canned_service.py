@@ -67,6 +67,7 @@ class CannedClient:
         self.generation: int | None = None
         """Number of the socket, where the service resumes."""
         self._journal: list[Event] = []
+        self._forgotten = 0
 
     @property
     def token(self) -> str:
@@ -93,6 +94,24 @@ class CannedClient:
         """Lose the socket, and wait until the service has seen it."""
         self.socket.transport.abort()
         await self.socket.wait_closed()
+
+    def forget(self) -> int:
+        """Keep nothing of what was sent; return the number of the last event."""
+        self._forgotten = len(self._journal)
+        return self._forgotten
+
+    async def resync(self, socket: ServerConnection, last_seq: int) -> bool:
+        """Refuse to go on from there if something is missing; say whether."""
+        if last_seq >= self._forgotten:
+            return False
+        gap = {
+            "type": "session.resync_required",
+            "reason": "journal_gap",
+            "oldest_server_event_seq": self._forgotten + 1,
+            "newest_server_event_seq": len(self._journal),
+        }
+        await socket.send(json.dumps(gap))
+        return True
 
     async def resume(self, socket: ServerConnection, last_seq: int) -> None:
         """Go on over another socket, from the event after this one."""
@@ -330,6 +349,9 @@ class CannedService:
             await socket.close(1000)
             return
         await client.note(request)
+        while await client.resync(socket, request["last_received_server_event_seq"]):
+            request = json.loads(await socket.recv())
+            await client.note(request)
         await client.resume(socket, request["last_received_server_event_seq"])
         async for text in socket:
             await client.note(json.loads(text))

@@ -70,6 +70,39 @@ async def test_a_long_gap_is_shown_and_what_was_said_in_it_is_sent(service: Cann
         assert after[:2] == ["session.event_ack", "input_audio_buffer.append"]
 
 
+async def test_a_conversation_with_a_hole_goes_on_without_fragments(service: CannedService) -> None:
+    service.session["turn_detection"]["interrupt_response"] = False
+    async with open_page(service.url) as page:
+        client = await begin(page, service)
+        await client.begin("half")
+        await client.speak("half", [("One, two, ", 60_000)])
+        await client.send("input_audio_buffer.speech_started", audio_start_ms=0, item_id="item-1")
+        await client.until(lambda c: bool(c.acks("half")))
+        await client.cut()
+        await client.speak("half", [("three, ", 1000)])
+        await client.begin("headless")
+        last = client.forget()
+        await client.until(lambda c: len(c.all("session.resume")) == 2)
+        asked = [e["last_received_server_event_seq"] for e in client.all("session.resume")]
+        assert asked[1] == last > asked[0]
+        await expect(page.locator("#toast")).to_contain_text("a part is missing")
+        # What is left of the one and the other is not heard, and not shown.
+        for response_id in ("half", "headless"):
+            await client.speak(response_id, [("five.", 500)])
+            await client.finish(response_id)
+        total_ms = await client.answer("whole", [("Again.", 400)])
+        await client.until(lambda c: c.acks("whole")[-1:] == [total_ms])
+        half = page.locator("[data-response=half]")
+        await expect(half).to_have_attribute("data-status", "cut")
+        await expect(half).not_to_contain_text("five.")
+        await expect(page.locator("[data-response=headless]")).to_have_count(0)
+        await expect(page.locator("[data-response=whole] .said")).to_have_text("Again.")
+        assert client.acks("headless") in ([], [0])
+        assert client.acks("half")[-1] < 60_000
+        await expect(page.locator("[data-item=item-1]")).to_have_attribute("data-status", "waiting")
+        assert await fact(page, "session") == client.session["id"]
+
+
 async def test_a_service_that_stays_away_is_told_after_five_attempts(
     service: CannedService,
 ) -> None:

@@ -155,6 +155,43 @@ async def test_a_conversation_goes_on_after_a_lost_connection() -> None:
     assert news[1].startswith("connected again after")
 
 
+async def test_a_conversation_with_a_hole_goes_on_and_says_so() -> None:
+    begun: Line = {"out": {"type": "response.created", "server_event_seq": 1, "response_id": "A"}}
+    voice: Line = {"type": "response.audio.delta", "response_id": "A", "delta": "@pcm:100"}
+    onset: Line = {"type": "input_audio_buffer.speech_started", "item_id": "i"}
+    lost: list[Line] = [
+        {"in": {"type": "session.update"}},
+        {"out": {"type": "session.created", "session": {"id": "s"}, "resume_token": "t"}},
+        begun,
+        {"out": {**voice, "server_event_seq": 2}},
+        {"out": {**onset, "server_event_seq": 3}},
+        {"abort": True},
+    ]
+    again: list[Line] = [
+        {"in": {"type": "session.resume"}},
+        {"out": {"type": "session.resync_required", "oldest_server_event_seq": 9}},
+        {"in": {"type": "session.resume"}},
+        {"out": {"type": "session.resumed", "session_id": "s", "resume_token": "t2"}},
+        {"out": {**voice, "server_event_seq": 9}},
+        {"in": {"type": "session.close"}},
+        {"out": {"type": "session.closed", "reason": "client_close"}},
+    ]
+    seen: list[Progress] = []
+    async with playing(lost, then=[again]) as server:
+        options = ConverseOptions(quiet_s=1.0, reply_timeout_s=1.0, watch=(seen.append,))
+        report = await talk(server, options)
+    assert (report.ended, report.is_whole, report.resumes) == ("settled", True, 1)
+    [reply] = report.replies
+    assert (reply.status, reply.reason) == ("lost", "events_lost")
+    assert report.reply_audio.pcm == pcm(100)
+    news = [line for progress in seen for line in progress.news]
+    assert news[2:] == [
+        "the gap was too long: 5 events are lost",
+        "assistant:  [lost, events_lost, 0.1 s]",
+    ]
+    assert seen[-1].state != "speaking"
+
+
 async def test_a_refusal_is_raised() -> None:
     async with playing("refused") as server:
         with pytest.raises(DuplexRefused):

@@ -53,12 +53,12 @@ def test_there_is_one_speaker() -> None:
     assert speaker.stall_ms == []
 
 
-@pytest.mark.parametrize("kind", ["cancelled", "cleared"])
+@pytest.mark.parametrize("kind", ["cancelled", "lost", "cleared"])
 def test_a_flush_stops_where_it_is_and_late_audio_is_not_played(kind: str) -> None:
     speaker = PlaybackClock()
     speaker.observe(delta("A", 3000, 1.0))
-    if kind == "cancelled":
-        speaker.observe(done("A", "cancelled", 1.75))
+    if kind != "cleared":
+        speaker.observe(done("A", kind, 1.75))
     else:
         speaker.observe(
             OutputAudioCleared(type="output_audio_buffer.cleared", response_id="A", received_s=1.75)

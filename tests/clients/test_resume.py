@@ -1,6 +1,8 @@
 """`DuplexClient` comes back to its session after a lost connection, or says why it can not."""
 
+import asyncio
 import base64
+from collections.abc import Awaitable
 
 import pytest
 
@@ -12,6 +14,7 @@ from clients.errors import (
     DuplexDisconnected,
     DuplexRefused,
     DuplexUnreachable,
+    EventsMissed,
     ResumeRefused,
     SessionOver,
 )
@@ -329,10 +332,106 @@ async def test_a_refusal_is_final(code: str) -> None:
     assert len(waits.delays_s) == 1
 
 
-async def test_events_that_are_gone_are_a_refusal() -> None:
-    gone = out("session.resync_required", session_id="sess_r", reason="journal_gap",
-               oldest_server_event_seq=7, newest_server_event_seq=9)  # fmt: skip
-    async with playing([*OPENING, GO, CUT], then=[[RESUME, gone]]) as server:
+def gap(oldest: int | None, newest: int | None = None) -> Line:
+    return out(
+        "session.resync_required",
+        session_id="sess_r",
+        reason="journal_gap",
+        oldest_server_event_seq=oldest,
+        newest_server_event_seq=newest,
+    )
+
+
+def begun(seq: int, response_id: str) -> Line:
+    return out("response.created", seq, response_id=response_id, response={"id": response_id})
+
+
+def voice(seq: int, response_id: str) -> Line:
+    return out("response.audio.delta", seq, response_id=response_id, delta="@pcm:100")
+
+
+def done(seq: int, response_id: str) -> Line:
+    response = {"id": response_id, "status": "completed"}
+    return out("response.done", seq, response_id=response_id, response=response)
+
+
+async def test_events_that_are_gone_are_told_and_the_session_goes_on() -> None:
+    first = [*OPENING, GO, begun(2, "half"), voice(3, "half"), CUT]
+    # In the gap "half" went on and "headless" began; both end after it. "whole" is after it.
+    second: list[Line] = [RESUME, gap(7, 9), *resumed()]
+    second += [voice(7, "half"), voice(8, "headless"), done(9, "half"), done(10, "headless")]
+    second += [out("output_audio_buffer.cleared", 11, response_id="half")]
+    second += [begun(12, "whole"), voice(13, "whole"), done(14, "whole"), *closing(15)]
+    async with playing(first, then=[second]) as server:
+        async with client_of(server) as client:
+            await client.send(GO_SIGNAL)
+            half = await (await client.next_response()).wait_done()
+            whole = await (await client.next_response()).wait_done()
+        names = await names_of(client)
+    assert (half.status, half.reason, half.audio) == ("lost", "events_lost", pcm(100))
+    assert (whole.response_id, whole.status, whole.audio) == ("whole", "completed", pcm(100))
+    assert names == [
+        *("session.created", "session.updated", "response.created", "response.audio.delta"),
+        *("connection.lost", "session.resumed", "events.lost", "response.lost"),
+        *("output_audio_buffer.cleared", "response.created", "response.audio.delta"),
+        *("response.done", "session.closed"),
+    ]
+    asked = [e["last_received_server_event_seq"] for e in server.sent("session.resume")]
+    assert asked == [3, 6]
+    assert client.continuity.lost_events == 3
+    assert server.sent("session.event_ack")[-1]["server_event_seq"] >= 14
+
+
+async def test_whoever_waited_for_what_may_be_lost_is_told() -> None:
+    first = [*OPENING, GO, {"in": {"type": "response.create"}}, CUT]
+    beat: list[Line] = [{"in": {"type": "session.heartbeat"}}, out("session.heartbeat_ack")]
+    second: list[Line] = [RESUME, gap(4), *resumed(), *beat, *closing(4)]
+    waits = Blocked()
+    async with playing(first, then=[second]) as server, client_of(server, waits) as client:
+        lost = client.expect(ev.EventsLost)
+        cleared = client.expect(ev.InputCleared)
+        given_up = client.expect(ev.InputCleared)
+        given_up.cancel()
+        await client.send(GO_SIGNAL)
+        async with asyncio.TaskGroup() as group:
+            asked = group.create_task(missed(client.create_response()))
+            any_answer = group.create_task(missed(client.next_response()))
+            await waits.begun.wait()
+            later = client.expect(ev.HeartbeatAck)
+            waits.passes.set()
+        told = await lost
+        assert (told.first_seq, told.last_seq) == (2, 3)
+        for failure in (asked.result(), any_answer.result()):
+            assert (failure.first_seq, failure.last_seq) == (2, 3)
+        with pytest.raises(EventsMissed, match="ask again"):
+            await cleared
+        await client.send(commands.heartbeat())
+        await later  # who began to wait in the gap has missed nothing
+
+
+async def missed(waiting: Awaitable[object]) -> EventsMissed:
+    with pytest.raises(EventsMissed) as error:
+        await waiting
+    return error.value
+
+
+async def test_a_gap_may_grow_while_it_is_asked_about() -> None:
+    second: list[Line] = [RESUME, gap(3, 8), RESUME, gap(6, 8), *resumed(), mark(6), *closing(7)]
+    async with playing([*OPENING, GO, CUT], then=[second]) as server:
+        async with client_of(server) as client:
+            marked = client.expect(ev.TurnEvent)
+            lost = client.expect(ev.EventsLost)
+            await client.send(GO_SIGNAL)
+            told = await lost
+            with pytest.raises(EventsMissed):
+                await marked
+        assert (told.first_seq, told.last_seq) == (2, 5)
+        assert "turn.event" in await names_of(client)
+
+
+@pytest.mark.parametrize("oldest", [None, 2], ids=["unnamed", "nothing missing"])
+async def test_a_gap_that_asking_again_can_not_mend_is_a_refusal(oldest: int | None) -> None:
+    async with playing([*OPENING, GO, CUT], then=[[RESUME, gap(oldest)]]) as server:
         client = client_of(server)
         await client.open()
         await client.send(GO_SIGNAL)

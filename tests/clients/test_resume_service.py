@@ -115,6 +115,33 @@ async def test_a_client_whose_resume_was_answered_into_the_void_gets_in_at_once(
     assert cutter.seqs == list(range(1, len(cutter.seqs) + 1))
 
 
+async def test_a_session_goes_on_when_the_service_has_not_kept_what_was_missed() -> None:
+    """The service forgets at once what it has sent, so whatever the road loses is gone."""
+    limits = replace(SessionLimits(), resume_replay_ttl_s=1e-9)
+    directory = answering(sentence="Part {part}.", sentences=3, chunk_ms=100)
+    async with serving(directory, limits=limits) as service, lossy_road(service.port) as road:
+        async with DuplexClient(road.url, AUTO, limits=Waits().limits()) as client:
+            lost = client.expect(ev.EventsLost)
+            directory.knobs.hold("append")
+            await client.append_audio(SECOND)
+            await directory.knobs.wait_called("append")
+            directory.knobs.release("append")
+            directory.knobs.hold("append")  # the second sentence waits until the first is here
+            half = await client.next_response()
+            async for _ in half:
+                if len(half.audio) == 600 * 48:
+                    break
+            road.lose_at(b'"response.audio.delta"')
+            directory.knobs.release("append")
+            await half.wait_done()
+            told = await lost
+            await client.heartbeat()
+            missed = client.continuity.lost_events
+            assert missed == told.last_seq - told.first_seq + 1 > 0
+            assert (half.status, len(half.audio)) == ("lost", 600 * 48)
+        await service.idle()
+
+
 def first_token(client: DuplexClient) -> str:
     token = client.session.resume_token
     assert token is not None

@@ -104,17 +104,23 @@ async def test_a_failed_unit_says_so_with_its_code_alone() -> None:
     assert SECRET not in repr(kept.spans)
 
 
+@asynccontextmanager
+async def refused_append(engine: Stage0Engine, model: HandStage0) -> AsyncGenerator[None, None]:
+    """Begin a unit, which is refused after what the block does."""
+    model.gates["work"].hold()
+    appending = asyncio.ensure_future(append(engine))
+    await model.gates["work"].reached.wait()
+    yield
+    with pytest.raises(StageRefused):
+        await appending
+
+
 async def test_a_cancelled_unit_is_marked_and_has_not_failed() -> None:
     kept, model = KeptSpans(), HandStage0()
-    model.gates["work"].hold()
     engine = stage0(kept, model)
-    async with opened(engine):
-        appending = asyncio.ensure_future(append(engine))
-        await model.gates["work"].reached.wait()
+    async with opened(engine), refused_append(engine, model):
         model.gates["work"].release()
         await engine.cancel(F, F.next_epoch(), "")
-        with pytest.raises(StageRefused):
-            await appending
     span = kept.one("stage0.append")
     assert span.values["duplex.cancelled"] is True
     assert not span.has_failed
@@ -122,14 +128,9 @@ async def test_a_cancelled_unit_is_marked_and_has_not_failed() -> None:
 
 async def test_a_unit_in_the_middle_of_which_the_session_ends_has_not_failed() -> None:
     kept, model = KeptSpans(), HandStage0()
-    model.gates["work"].hold()
     engine = stage0(kept, model)
-    async with opened(engine):
-        appending = asyncio.ensure_future(append(engine))
-        await model.gates["work"].reached.wait()
+    async with opened(engine), refused_append(engine, model):
         await engine.close(F)
-        with pytest.raises(StageRefused):
-            await appending
     span = kept.one("stage0.append")
     assert span.values["duplex.cancelled"] is True
     assert not span.has_failed

@@ -7,13 +7,13 @@ Rule 3: however a socket ends, the session hears of it at once.
 """
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Protocol
 
 from serve_app.clock import sleep_until
 from serve_app.gateway.lobby import Lobby
 from serve_app.gateway.refusals import Refusals
+from serve_app.gateway.socket_query import Query
 from serve_app.metrics.definitions import FLOODS, RESUMES
 from serve_app.sessions.outbound import Outbound
 from serve_app.sessions.session_actor import SessionActor
@@ -60,27 +60,6 @@ class Socket(Protocol):
     async def close(self, code: int, reason: str) -> None:
         """Say why, and close; raise SocketGone."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """What a client asks for in the socket's URL."""
-
-    model: str | None
-    autostarts: bool
-    """Whether the session may begin with default settings before the client says any."""
-
-
-def read_query(params: Mapping[str, str]) -> Query:
-    """Read the socket's query parameters."""
-    autostart = params.get("autostart", "").lower() not in _OFF
-    resumes = params.get("resume", "").lower() in _ON
-    return Query(model=params.get("model"), autostarts=autostart and not resumes)
-
-
-def is_on(value: str | None) -> bool:
-    """Whether a query parameter switches something on."""
-    return (value or "").lower() in _ON
 
 
 class Connection:
@@ -296,7 +275,3 @@ class Connection:
 
 def _reason(close: CloseSocket) -> str:
     return close.reason.encode()[:MAX_REASON_BYTES].decode(errors="ignore")
-
-
-_ON: Final = frozenset({"1", "true", "yes", "on"})
-_OFF: Final = frozenset({"0", "false", "no", "off"})

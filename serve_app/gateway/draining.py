@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from serve_app.clock import Clock
 from serve_app.dialects import DialectKit
-from serve_app.gateway.connection import Query
+from serve_app.gateway.socket_query import Query
 from serve_app.metrics.definitions import OPEN_SESSIONS
 from serve_app.sessions.open_sessions import OpenSessions
 from serve_app.settings import Place

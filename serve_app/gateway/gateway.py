@@ -1,44 +1,35 @@
-"""The routes of the service, and what its sockets share.
+"""What one gateway replica has, and how it serves one socket.
 
-A plain class, so that tests run it under uvicorn alone; the application builder makes it a Serve
+A plain class, so that tests run it under uvicorn alone; `gateway_replica` makes it a Serve
 deployment.
 """
 
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
-from fastapi import FastAPI, WebSocket
-from fastapi.responses import JSONResponse
-from starlette.staticfiles import StaticFiles
+from fastapi import WebSocket
 
 from serve_app.access.admin_door import AdminDoor
 from serve_app.access.client_secrets import ClientSecrets
 from serve_app.access.doorkeeper import Admitted, Doorkeeper, Refusal
 from serve_app.access.key_ring import KeyRing
 from serve_app.access.quota_desk import QuotaDesk
-from serve_app.access.request_headers import asks_for_beta, selected_protocol
+from serve_app.access.request_headers import selected_protocol
 from serve_app.audio.speech_scorer import OpenScorer, SileroScorers
 from serve_app.clock import Clock, MonotonicClock, unix_now_s
-from serve_app.dialects import DUPLEX, DUPLEX_GA, INTERNAL, LIVE, OPENAI, DialectKit
-from serve_app.gateway.admin_routes import add_routes as add_admin_routes
+from serve_app.dialects import DialectKit
 from serve_app.gateway.asgi_socket import AsgiSocket
-from serve_app.gateway.connection import Connection, SocketGone, is_on, read_query
+from serve_app.gateway.connection import Connection, SocketGone
 from serve_app.gateway.draining import Draining, surely_begins
 from serve_app.gateway.gateway_watch import GatewayWatch
-from serve_app.gateway.http_answers import error_fields, error_response
-from serve_app.gateway.http_door import KEY_PATHS, HttpDoor, refuse_socket
+from serve_app.gateway.http_answers import error_fields
+from serve_app.gateway.http_door import refuse_socket
 from serve_app.gateway.lobby import DRAINING_TEXT
-from serve_app.gateway.metrics_route import METRICS_PATH
-from serve_app.gateway.metrics_route import add_route as add_metrics_route
-from serve_app.gateway.secret_routes import add_routes as add_secret_routes
-from serve_app.gateway.story_routes import add_routes as add_story_routes
-from serve_app.gateway.wrong_doors import add_refusals
+from serve_app.gateway.socket_query import ChooseKit, read_query
 from serve_app.ids import RandomIds
 from serve_app.logs.bounded_log import Line
 from serve_app.logs.session_log import Facts, trouble
@@ -62,23 +53,8 @@ from session.realtime.facts import ServerFacts
 OpenDirectory = Callable[[], Awaitable[StageDirectory]]
 """Finds the stages; raises StageError while they can not be reached."""
 
-ChooseKit = Callable[[Mapping[str, str], Mapping[str, str]], DialectKit]
-"""Reads the dialect from a URL's parameters and a request's headers; raises UnsupportedOption."""
-
-WEB_FOLDER: Final = Path(__file__).parents[1] / "web"
 SHUTDOWN_S: Final = 10.0
 """Time for open sessions to give their stages back when the process ends."""
-BETA_IS_OVER: Final = (
-    "the shapes of the Realtime beta are not spoken here: leave out the header "
-    "'OpenAI-Beta: realtime=v1' and the subprotocol openai-beta.realtime-v1, and use the names of "
-    "the general API (session.type, audio.input, audio.output, response.output_audio.delta)"
-)
-ELSEWHERE: Final[Mapping[str, str]] = {
-    "intent": "this address has conversations only: leave `intent` out. What the user said is told "
-    "in one where session.audio.input.transcription is set",
-    "call_id": "there are no calls to join here: leave `call_id` out and begin a session",
-}
-"""What the URL of other services can ask for, and what to do here instead."""
 POLICY_VIOLATION: Final = 1008
 INTERNAL_ERROR: Final = 1011
 TRY_AGAIN_LATER: Final = 1013
@@ -135,10 +111,6 @@ class Gateway:
         self._open_directory = open_directory
         self._directory: StageDirectory | None = None
         self._finding = asyncio.Lock()
-
-    def __serve_build_asgi_app__(self) -> FastAPI:
-        """Build the routes; Serve calls this in the replica."""
-        return build_api(self)
 
     def now(self) -> float:
         """Return the time on the sessions' clock."""
@@ -277,104 +249,3 @@ class Gateway:
             kit,
             admitted.principal,
         )
-
-
-def realtime_kit(params: Mapping[str, str], headers: Mapping[str, str]) -> DialectKit:
-    """Return the dialect that a request for /v1/realtime asks for; raise UnsupportedOption."""
-    if not is_on(params.get("duplex")):
-        if asks_for_beta(headers):
-            raise UnsupportedOption(BETA_IS_OVER, code="beta_api_shape_disabled")
-        for name, message in ELSEWHERE.items():
-            if params.get(name) not in (None, "", "conversation"):
-                raise UnsupportedOption(message, code="unsupported", param=name)
-        return OPENAI
-    kit = {"": DUPLEX, "duplex": DUPLEX, "ga": DUPLEX_GA}.get(params.get("dialect", "").lower())
-    if kit is None:
-        raise UnsupportedOption(
-            "dialect must be ga, or be left out", code="unsupported", param="dialect"
-        )
-    return kit
-
-
-def build_api(gateway: Gateway) -> FastAPI:
-    """Return the gateway's ASGI application."""
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        gateway.watch.start()
-        yield
-        await gateway.close()
-        gateway.watch.stop()
-
-    # No generated pages: docs/wire.md has the contract, which OpenAPI can not express.
-    api = FastAPI(lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None)
-    key_paths = KEY_PATHS if gateway.settings.metrics_public else (*KEY_PATHS, METRICS_PATH)
-    api.add_middleware(
-        HttpDoor,
-        door=gateway.door,
-        admin=gateway.admin,
-        refused=gateway.refused,
-        key_paths=key_paths,
-    )
-    _add_routes(api, gateway)
-    add_secret_routes(api, gateway)
-    add_story_routes(api, gateway)
-    add_admin_routes(api, gateway)
-    if gateway.read_exporters is not None:
-        add_metrics_route(api, gateway.read_exporters)
-    add_refusals(api)
-    # Last, because a mount at "/" takes every path that no route before it has taken.
-    if WEB_FOLDER.is_dir():
-        api.mount("/", StaticFiles(directory=WEB_FOLDER, html=True))
-    return api
-
-
-def _add_routes(api: FastAPI, gateway: Gateway) -> None:
-    @api.websocket("/v1/realtime")
-    async def realtime(socket: WebSocket) -> None:
-        await gateway.serve_socket(socket, realtime_kit)
-
-    @api.websocket("/v1/duplex")
-    async def duplex(socket: WebSocket) -> None:
-        await gateway.serve_socket(socket, lambda params, headers: INTERNAL)
-
-    @api.websocket("/v1/live/sessions")
-    async def live_session(socket: WebSocket) -> None:
-        await gateway.serve_socket(socket, lambda params, headers: LIVE)
-
-    @api.get("/health/live")
-    async def live() -> dict[str, str]:
-        return {"status": "ok"}
-
-    @api.get("/health")
-    async def health() -> JSONResponse:
-        stages = await gateway.stage_health()
-        is_ready = all(answer == "ok" for answer in stages.values())
-        is_draining = gateway.sessions.is_draining
-        body = {
-            "status": "draining" if is_draining else "ok" if is_ready else "unavailable",
-            "stages": stages,
-            "sessions": len(gateway.sessions),
-        }
-        return JSONResponse(body, status_code=200 if is_ready and not is_draining else 503)
-
-    @api.get("/v1/models")
-    async def models() -> JSONResponse:
-        try:
-            descriptor = (await gateway.directory()).descriptor
-        except StageError as error:
-            return error_response(error)
-        model = {
-            "id": descriptor.model_id,
-            "object": "model",
-            "created": 0,
-            "owned_by": descriptor.name,
-            "description": descriptor.description,
-        }
-        return JSONResponse({"object": "list", "data": [model]})
-
-    if gateway.settings.debug:
-
-        @api.get("/debug/timings")
-        async def timings() -> dict[str, dict[str, float]]:
-            return gateway.timings.summary()

@@ -5,11 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 import ray
+from fastapi import FastAPI
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
 from serve_app.access.exposure import listens_on_loopback
 from serve_app.access.key_ring import check_key_file
+from serve_app.gateway.api import build_api
 from serve_app.gateway.gateway import Gateway
 from serve_app.leasing.stage_client import RayStageDirectory
 from serve_app.logs.process_logs import set_up
@@ -52,6 +54,10 @@ class GatewayReplica(Gateway):
             meter=RayMeter(GATEWAYS),
             read_exporters=read_exporters,
         )
+
+    def __serve_build_asgi_app__(self) -> FastAPI:
+        """Build the routes; Serve calls this in the replica."""
+        return build_api(self)
 
 
 def _here() -> Place:

@@ -8,7 +8,8 @@ from urllib.parse import parse_qsl
 from serve_app.access.key_ring import KeyRing
 from serve_app.access.quota_desk import QuotaDesk
 from serve_app.dialects import KITS, Dialect
-from serve_app.gateway.connection import Connection, read_query
+from serve_app.gateway.connection import Connection
+from serve_app.gateway.socket_query import read_query
 from serve_app.metrics.timings import GatewayTimings
 from serve_app.sessions.open_sessions import OpenSessions
 from serve_app.sessions.session_actor import World

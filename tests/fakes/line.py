@@ -10,7 +10,8 @@ from typing import Any
 from serve_app.access.key_ring import KeyRing
 from serve_app.access.quota_desk import QuotaDesk
 from serve_app.dialects import DUPLEX, DialectKit
-from serve_app.gateway.connection import Connection, Query
+from serve_app.gateway.connection import Connection
+from serve_app.gateway.socket_query import Query
 from serve_app.metrics.timings import GatewayTimings
 from serve_app.sessions.open_sessions import OpenSessions
 from serve_app.sessions.session_actor import World

@@ -14,7 +14,8 @@ from urllib.request import Request, urlopen
 import uvicorn
 from websockets.asyncio.client import ClientConnection, connect
 
-from serve_app.gateway.gateway import Gateway, build_api
+from serve_app.gateway.api import build_api
+from serve_app.gateway.gateway import Gateway
 from serve_app.metrics.exporters import ReadExporters
 from serve_app.settings import GatewaySettings
 from session.config import SessionLimits

@@ -448,7 +448,7 @@ def rule_of(path: str, route: Manifest) -> Manifest | None:
 
 def test_a_conversation_has_no_time_limit_at_the_door(outside: Built) -> None:
     route = only("HTTPRoute", outside.manifests)
-    source = (ROOT / "serve_app" / "gateway" / "gateway.py").read_text()
+    source = (ROOT / "serve_app" / "gateway" / "api.py").read_text()
     sockets = set(re.findall(r'@api\.websocket\("(.*?)"\)', source))
     assert "/v1/realtime" in sockets
     for path in sockets - {"/v1/duplex"}:

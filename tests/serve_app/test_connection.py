@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from serve_app.gateway.connection import STUCK_AFTER_S, Query, read_query
+from serve_app.gateway.connection import STUCK_AFTER_S
+from serve_app.gateway.socket_query import Query, read_query
 from serve_app.sessions.session_actor import READER_PATIENCE_S
 from session.errors import StageFailed
 from tests.fakes.line import NO_RESUME, dialled

@@ -9,8 +9,9 @@ import pytest
 from fastapi import FastAPI
 from starlette.types import Message, Scope
 
+from serve_app.gateway.api import build_api
 from serve_app.gateway.draining import Draining, DrainState
-from serve_app.gateway.gateway import Gateway, build_api
+from serve_app.gateway.gateway import Gateway
 from serve_app.gateway.secret_routes import SECRETS_PATH
 from serve_app.settings import GatewaySettings
 from session.config import SessionLimits

@@ -14,7 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import CloseCode
 
-from serve_app.gateway import gateway as gateway_module
+from serve_app.gateway import api as api_module
 from session.config import SessionLimits
 from session.errors import StageUnavailable
 from stages.wav import build_wav
@@ -421,7 +421,7 @@ async def test_the_page_is_served_and_hides_no_route(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "index.html").write_text("hello")
-    monkeypatch.setattr(gateway_module, "WEB_FOLDER", tmp_path)
+    monkeypatch.setattr(api_module, "WEB_FOLDER", tmp_path)
     async with serving(answering(), debug=True) as service:
         assert (await service.get("/")).body == b"hello"
         for path in ("/health", "/health/live", "/v1/models", "/debug/timings"):

@@ -17,7 +17,14 @@ from serve_app.leasing.stage_client import RayStageDirectory
 from serve_app.logs.process_logs import set_up
 from serve_app.metrics.exporters import read_exporters
 from serve_app.metrics.ray_meter import GATEWAYS, RayMeter
-from serve_app.settings import ADMIN_KEYS_VARIABLE, GatewaySettings, Place, keys_in
+from serve_app.settings import (
+    ADMIN_KEYS_VARIABLE,
+    Fault,
+    GatewaySettings,
+    Place,
+    SettingsError,
+    keys_in,
+)
 from stages.descriptor import Descriptor
 
 
@@ -32,6 +39,7 @@ class GatewayReplica(Gateway):
         stage1: DeploymentHandle[Any],
     ) -> None:
         set_up(settings.logs, "gateway")
+        check_only_one(serve.get_replica_context().world_size)
         own = replace(
             settings,
             api_keys=keys_in(os.environ),
@@ -58,6 +66,17 @@ class GatewayReplica(Gateway):
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Build the routes; Serve calls this in the replica."""
         return build_api(self)
+
+
+def check_only_one(replicas: int) -> None:
+    """Raise SettingsError where there are to be several gateways.
+
+    What hands a deploy file to Serve need not have checked it, and then one client in two would
+    come back to a gateway that does not know its session.
+    """
+    if replicas > 1:
+        only_one = "must be 1: a session can not move to another gateway yet"
+        raise SettingsError([Fault("deployments: Gateway: num_replicas", only_one)])
 
 
 def _here() -> Place:

@@ -21,7 +21,7 @@ class StageHealth:
     def __init__(
         self, stage: str, ask: Callable[[], Awaitable[str]], *, moment_s: float = MOMENT_S
     ) -> None:
-        """`ask` returns within a time of its own, and raises nothing."""
+        """`ask` returns within a time of its own."""
         self._ask = ask
         self._moment_s = moment_s
         self._said = f"starting: {stage} has not answered yet"
@@ -37,7 +37,10 @@ class StageHealth:
             asking = self._asking = asyncio.create_task(  # noqa: TID251 - `ask` ends by itself
                 self._look(), context=contextvars.Context()
             )
-        await asyncio.wait({asking}, timeout=None if self._said == OK else self._moment_s)
+        patience_s = None if self._said == OK else self._moment_s
+        done, _ = await asyncio.wait({asking}, timeout=patience_s)
+        for one in done:
+            one.result()
         return self._said
 
     async def _look(self) -> None:

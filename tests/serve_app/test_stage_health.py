@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from serve_app.leasing.stage_health import StageHealth
 
 AT_ONCE = 0.0
@@ -68,3 +70,13 @@ async def test_who_goes_away_takes_no_answer_from_another() -> None:
     assert await stays == "ok"
     assert gone.cancelled()
     assert stage.asked == 2
+
+
+async def test_what_is_our_fault_is_not_taken_for_the_stages() -> None:
+    async def ask() -> str:
+        raise KeyError("stage0")
+
+    health = StageHealth("stage0", ask)
+    for _ in range(2):
+        with pytest.raises(KeyError):
+            await health.answer()

@@ -3,7 +3,7 @@
 A process that is killed leaves its sockets' files behind. They lie in a folder that names it, so
 that the next process that needs one can take away what belongs to nobody. An engine's process and
 those that vLLM starts for it keep whatever else is temporary there too: vLLM leaves a file
-(`vllm_dist_*`) at each start, and Python's multiprocessing a folder (`pymp-*`) at each kill.
+(`vllm_dist_*`) at each start.
 """
 
 import atexit

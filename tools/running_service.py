@@ -100,7 +100,8 @@ def running_command(
             time.sleep(0.1)
         yield RunningService(port, time.monotonic() - started_s)
     finally:
-        os.killpg(process.pid, signal.SIGINT)
+        with suppress(ProcessLookupError):  # one that ended by itself has been told of above
+            os.killpg(process.pid, signal.SIGINT)
         try:
             process.wait(STOP_WITHIN_S)
         except subprocess.TimeoutExpired:

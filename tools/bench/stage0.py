@@ -26,7 +26,8 @@ from tools.bench.stage0_parts import (
     rebuilds_ms,
 )
 from tools.bench.stage0_rig import MACHINES, Rig, bench_settings, start_rig
-from tools.bench.stage0_tables import HEADER, Notes, level_row, spread, table_head, table_row
+from tools.bench.stage0_tables import HEADER, Notes, level_row
+from tools.bench.tables import spread, table_head, table_row
 
 T = TypeVar("T")
 

@@ -1,13 +1,14 @@
 """The Stage0 benchmark's figures as Markdown, and as lines of JSON."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from tools.bench.stage0_levels import Measured
+from tools.bench.tables import spread, table_row
 
 HEADER: Final = (
     "level",
@@ -28,23 +29,6 @@ HEADER: Final = (
     "policy + tap ms a step (look, tap)",
     "ended early",
 )
-
-
-def table_head(names: Sequence[str]) -> str:
-    """Return a table's two first lines."""
-    return f"| {' | '.join(names)} |\n|{' --- |' * len(names)}"
-
-
-def table_row(cells: Iterable[object]) -> str:
-    """Return one line."""
-    return f"| {' | '.join(str(cell) for cell in cells)} |"
-
-
-def spread(values: Sequence[float], *points: float, digits: int = 0) -> str:
-    """Return percentiles; 100 is the highest value."""
-    if not values:
-        return "-"
-    return " / ".join(f"{one:.{digits}f}" for one in np.percentile(values, points))
 
 
 def level_row(level: Measured, floor_ms: float | None) -> str:

@@ -24,13 +24,13 @@ from typing import Any, Final
 from stages.minicpmo.stage1 import MiniCPMOStage1
 from tools.bench.stage0_folder import PUBLISHED, write_folder
 from tools.bench.stage0_levels import Measured
-from tools.bench.stage0_tables import spread, table_head, table_row
 from tools.bench.stage1_levels import TURN_UNITS, Speakers, Spoke, VoiceLoad
 from tools.bench.stage1_line import LevelDone, RunLevel, RunTalks, Talking, TalksDone
 from tools.bench.stage1_mouth import Mouth
 from tools.bench.stage1_rig import MACHINES, VoiceRig, rig_settings, start_voice_rig
 from tools.bench.stage1_stage0 import Stage0Process, level_load
 from tools.bench.stage1_tables import HEADER, STAGE0_HEADER, stage0_row, voice_row
+from tools.bench.tables import spread, table_head, table_row
 
 PARTS: Final = ("levels", "beside", "together")
 _STAGE0_WITHIN_S: Final = 400.0

@@ -6,8 +6,8 @@ from typing import Final
 import numpy as np
 
 from tools.bench.stage0_levels import Measured
-from tools.bench.stage0_tables import spread, table_row
 from tools.bench.stage1_levels import Spoke
+from tools.bench.tables import spread, table_row
 
 LEAD_S: Final = 0.2
 """What a careful player waits after the first chunk."""

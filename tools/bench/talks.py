@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -19,17 +20,17 @@ from typing import Any, Final
 import yaml
 
 from tools.bench.stage0_folder import PUBLISHED, write_folder
-from tools.bench.stage0_tables import spread, table_head, table_row
+from tools.bench.tables import spread, table_head, table_row
 from tools.bench.talks_caller import Talks, Times, run_talks
 from tools.running_service import ROOT, RunningService, running_service
 
 FILES: Final = {"h200": "minicpmo_4_5.yaml", "cpu": "minicpmo_tiny.yaml"}
 LEVELS: Final = {"h200": "1x18,8x18,32x18,32x90", "cpu": "1x24,2x24"}
-_HEADER: Final = (
+HEADER: Final = (
     "sessions",
     "seconds",
     "units",
-    "missed or failed",
+    "late, failed",
     "open p50 / max ms",
     "listen p50 / p99 ms",
     "last piece → created p50 / p95 / p99 / max ms",
@@ -65,14 +66,14 @@ def bench_talks(arguments: Sequence[str]) -> None:
         )
     ]
     with tempfile.TemporaryDirectory(prefix="bench-talks-") as folder:
-        own = _settings(given.machine, Path(folder))
+        own = settings(given.machine, Path(folder))
         log = given.log or Path(folder) / "log"
         with (
             log.open("w+b") as written,
             running_service(FILES[given.machine], own, log=written) as service,
         ):
             print(f"{FILES[given.machine]}: ready after {service.ready_after_s:.0f} s\n")
-            print(table_head(_HEADER), flush=True)
+            print(table_head(HEADER), flush=True)
             rows = [_level(service, *level) for level in levels if _has_time(until_s, level)]
             print("\nInside of the gateway, since its start:\n")
             print("```json\n" + json.dumps(_timings(service), indent=1) + "\n```")
@@ -81,7 +82,7 @@ def bench_talks(arguments: Sequence[str]) -> None:
             print(f"failed: {failure}", file=sys.stderr)
 
 
-def _settings(machine: str, folder: Path) -> Mapping[str, Mapping[str, Any]]:
+def settings(machine: str, folder: Path) -> Mapping[str, Mapping[str, Any]]:
     """Return what is changed in the deploy file: a folder without weights stands for the model."""
     own: dict[str, Mapping[str, Any]] = {"gateway": {"debug": True}}
     if machine == "cpu":
@@ -115,6 +116,8 @@ def _level(service: RunningService, sessions: int, seconds: int) -> Times:
     with memory:
         times = run_talks(Talks(service.socket_url, sessions, seconds))
     print(talks_row(sessions, seconds, times, memory.gb, time.monotonic() - began_s), flush=True)
+    late = ", ".join(f"{at} s: {n}" for at, n in sorted(Counter(times.late_at_s).items()))
+    print(f"late at {late or 'no second'}", file=sys.stderr, flush=True)
     return times
 
 
@@ -129,7 +132,7 @@ def talks_row(
             sessions,
             seconds,
             times.units,
-            times.missed,
+            f"{len(times.late_at_s)}, {len(times.failures)}",
             spread(times.open_ms, 50, 100),
             spread(times.listen_ms, 50, 99),
             spread(times.created_ms, 50, 95, 99, 100),

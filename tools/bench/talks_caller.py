@@ -76,8 +76,8 @@ class Times:
     """Silences that a listener heard within an answer, because sound came late."""
     sent_late_ms: list[float] = field(default_factory=list)
     units: int = 0
-    missed: int = 0
-    """Units whose answer took longer than a second, or never came."""
+    late_at_s: list[int] = field(default_factory=list)
+    """Seconds of the talk whose answers took longer than a second, or never came."""
     unforeseen: int = 0
     """Units that were free to speak and did not."""
     failures: list[str] = field(default_factory=list)
@@ -118,6 +118,7 @@ def _run_share(talks: Talks, numbers: Sequence[int], start_s: float) -> Times:
 class _Sent:
     """A second that was sent."""
 
+    second: int
     at_s: float
     is_free: bool
     is_turn_start: bool
@@ -151,19 +152,22 @@ class _Caller:
 
     async def _converse(self, client: DuplexClient) -> None:
         hearing: asyncio.Task[bool] | None = None
+        is_behind = False
         for number in range(self._talks.seconds):
             # Each session begins at another place of its round.
             turn, place = divmod(number + self._number, ROUND)
             is_free = place >= LISTENS
             due_s = self._start_s + number
-            await self._send(client, number, due_s, is_free=is_free)
-            sent = _Sent(time.monotonic(), is_free, place == LISTENS)
+            await self._send(client, number, due_s, is_free=is_free, is_behind=is_behind)
+            is_behind = False
+            sent = _Sent(number, time.monotonic(), is_free, place == LISTENS)
             if hearing is not None:
                 await hearing  # a session's seconds are answered one after the other
             hearing = asyncio.create_task(self._hear(sent))  # noqa: TID251 - awaited before the next
             if is_free and place == ROUND - 1 and turn % 2 == 1:
                 if await hearing:
                     await self._cut_off(client, number)
+                    is_behind = True
                 hearing = None
         if hearing is not None:
             await hearing
@@ -171,16 +175,17 @@ class _Caller:
             self._fail(f"{self._answers.qsize()} answers too many")
 
     async def _send(
-        self, client: DuplexClient, number: int, due_s: float, *, is_free: bool
+        self, client: DuplexClient, number: int, due_s: float, *, is_free: bool, is_behind: bool
     ) -> None:
-        """Send a second in pieces, the last one when it is due."""
+        """Send a second in pieces, the last one when it is due; behind a cut, as soon as it can."""
         hints = {} if is_free else {"force_listen": True}
         sound = second(_GOES_ON + number)
         size = len(sound) // PIECES
         for piece in range(PIECES):
             at_s = due_s - (PIECES - 1 - piece) * PIECE_S
             await asyncio.sleep(max(0.0, at_s - time.monotonic()))
-            self._times.sent_late_ms.append(_since_ms(at_s))
+            if not is_behind:
+                self._times.sent_late_ms.append(_since_ms(at_s))
             await client.append_audio(sound[piece * size : (piece + 1) * size], hints)
             for ack in self._speaker.due_acks(time.monotonic()):
                 await client.ack_playback(ack.response_id, ack.played_ms)
@@ -192,7 +197,8 @@ class _Caller:
         if answer is None:
             return False
         took_ms = (answer.received_s - sent.at_s) * 1000
-        self._times.missed += took_ms > DEADLINE_S * 1000
+        if took_ms > DEADLINE_S * 1000:
+            self._times.late_at_s.append(sent.second)
         if not isinstance(answer, AudioDelta):
             self._times.listen_ms.append(took_ms)
             self._times.unforeseen += sent.is_free
@@ -216,7 +222,8 @@ class _Caller:
         if answer is None:
             return
         took_ms = (answer.received_s - cut_s) * 1000
-        self._times.missed += took_ms > DEADLINE_S * 1000
+        if took_ms > DEADLINE_S * 1000:
+            self._times.late_at_s.append(number)
         if isinstance(answer, AudioDelta):
             self._times.again_ms.append(took_ms)
         else:
@@ -246,7 +253,6 @@ class _Caller:
                 pass
 
     def _fail(self, why: str) -> None:
-        self._times.missed += 1
         self._times.failures.append(f"session {self._number}: {why}")
 
 

@@ -4,506 +4,19 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.session.mutants import MUTANTS, Mutant
 from tests.session.verdict import NOTICED
 
 ROOT = Path(__file__).parents[2]
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """One line of the kernel, done wrong."""
-
-    name: str
-    module: str
-    line: str
-    wrong: str
-
-
-MUTANTS = [
-    Mutant(
-        "no fence check",
-        "machine.py",
-        "if self._state.fence.judge(stimulus.fence) is not FenceVerdict.CURRENT:",
-        "if self._state.fence is None:",
-    ),
-    Mutant(
-        "double terminal",
-        "answering.py",
-        "    state.answered_bytes = state.input.accepted_bytes\n    return [\n",
-        "    state.answered_bytes = state.input.accepted_bytes\n    return 2 * [\n",
-    ),
-    Mutant(
-        "lost roll back",
-        "ledger/input.py",
-        "        self._open.extendleft(reversed(reservation.spans))",
-        "        self._open.extendleft(())",
-    ),
-    Mutant(
-        "roll back in the wrong order",
-        "ledger/input.py",
-        "        self._open.extendleft(reversed(reservation.spans))",
-        "        self._open.extend(reservation.spans)",
-    ),
-    Mutant(
-        "reused response id",
-        "answering.py",
-        'ResponseId(state.ids.new("resp"))',
-        'ResponseId("resp_1")',
-    ),
-    Mutant(
-        "acknowledgement beyond what was sent",
-        "ledger/playback.py",
-        "max(cursor.played_ms, min(played_ms, limit))",
-        "max(cursor.played_ms, played_ms)",
-    ),
-    Mutant(
-        "an acknowledgement may go back",
-        "ledger/playback.py",
-        "max(cursor.played_ms, min(played_ms, limit))",
-        "min(played_ms, limit)",
-    ),
-    Mutant(
-        "closed before the release",
-        "lifecycle.py",
-        "(Life.OPEN, LifeTrigger.CLOSE_ASKED): Life.CLOSING",
-        "(Life.OPEN, LifeTrigger.CLOSE_ASKED): Life.CLOSED",
-    ),
-    Mutant(
-        "two units out",
-        "pump.py",
-        "    if state.append.is_busy:\n        return promoted\n    if state.updates:\n",
-        "    if state.updates:\n",
-    ),
-    Mutant(
-        "numbers go on over a cancellation",
-        "ledger/append.py",
-        "        self.committed_seq = 0",
-        "        self.committed_seq += 0",
-    ),
-    Mutant(
-        "unpaired speech at the end",
-        "endings.py",
-        "    effects = close_open_speech(state)\n    if state.response",
-        "    effects: list[Effect] = []\n    if state.response",
-    ),
-    Mutant(
-        "visible before there is output",
-        "answering.py",
-        "                response.speaking = job\n",
-        "                response.speaking = job\n"
-        "                effects += show_speaking(state, response)\n",
-    ),
-    Mutant(
-        "history keeps what was not heard",
-        "answering.py",
-        "        text=heard_text(state, response),\n",
-        "        text=response.transcript,\n",
-    ),
-    Mutant(
-        "settings change under a unit that is out",
-        "pump.py",
-        "    if state.updates:\n        return promoted + start_update(state)\n",
-        "",
-    ),
-    Mutant(
-        "a settings generation that no stage was told",
-        "on_lifecycle.py",
-        "    state.config = candidate\n",
-        "    state.config = candidate\n    state.config_generation += 1\n",
-    ),
-    Mutant(
-        "an answer that comes too soon joins the one before",
-        "on_stage.py",
-        "is Decision.SPEAK and active is not None and active.is_turn_ended\n",
-        "is None\n",
-    ),
-    Mutant(
-        "an answer that waits is forgotten",
-        "on_stage.py",
-        "    if pending is None or result is None or state.response.active is not None:\n",
-        "    if True:\n",
-    ),
-    Mutant(
-        "deferred overlap is forgotten",
-        "pump.py",
-        "    if state.response.active is not None or not state.input.has_deferred:\n",
-        "    if True:\n",
-    ),
-    Mutant(
-        "a frame goes with the rest of its append",
-        "ledger/spans.py",
-        "        return replace(self, pcm=self.pcm[:n_bytes]), rest\n",
-        "        return replace(self, pcm=self.pcm[:n_bytes], video_frames=()), rest\n",
-    ),
-    Mutant(
-        "a message asks for an answer",
-        "ledger/turns.py",
-        "turn.is_wanted and turn.message is None for turn",
-        "turn.is_wanted for turn",
-    ),
-    Mutant(
-        "a message is lost with a unit that fails",
-        "ledger/input.py",
-        "self.queue.put_back(messages_of(reservation.parts))",
-        "self.queue.put_back(())",
-    ),
-    Mutant(
-        "a text overtakes a message",
-        "ledger/turns.py",
-        "for part in parts[split:] if part.text",
-        "for part in parts if part.text",
-    ),
-    Mutant(
-        "an item in between is told last",
-        "ledger/turns.py",
-        "        self._turns.insert(at, turn)",
-        "        self._turns.append(turn)",
-    ),
-    Mutant(
-        "a request outlives its answer",
-        "answering.py",
-        "    state.input.queue.drop_request()\n",
-        "",
-    ),
-    Mutant(
-        "an answer apart takes what waits along",
-        "ledger/turns.py",
-        "if request is not None and request.is_fresh:",
-        "if request is not None and request.is_fresh and not self._turns:",
-    ),
-    Mutant(
-        "words of a spoken item are given up before it has gone out",
-        "pump.py",
-        "    if utterance.is_whole:\n",
-        "    if False:\n",
-    ),
-    Mutant(
-        "audio that comes back goes behind its item",
-        "ledger/input.py",
-        "        if reservation.serial != self.open_item.serial:\n",
-        "        if False:\n",
-    ),
-    Mutant(
-        "silence goes in front of a rest",
-        "pump.py",
-        "    if due is not None and now >= due:\n        return ledger.reserve_open",
-        "    if due is None:\n        return ledger.reserve_open",
-    ),
-    Mutant(
-        "a new owner inherits the count of silence",
-        "ledger/append.py",
-        "return self._continuations if owner == self._continued else 0",
-        "return self._continuations",
-    ),
-    Mutant(
-        "a commit takes the turn that the session has got to",
-        "user_items.py",
-        "    return target.turn\n",
-        "    return state.fence.turn\n",
-    ),
-    Mutant(
-        "an utterance takes what follows it",
-        "on_input.py",
-        "    if state.config.auto_response or not any(isinstance(edge, Offset) for edge in edges):",
-        "    if True:",
-    ),
-    Mutant(
-        "deferred overlap does not count",
-        "ledger/input.py",
-        "sum(bool(turn.spans) for turn in self.queue.waiting) + int(self.has_deferred)",
-        "sum(bool(turn.spans) for turn in self.queue.waiting)",
-    ),
-    Mutant(
-        "cancelled input comes back",
-        "on_input.py",
-        '    state.input.discard_waiting("cancelled")\n',
-        '    state.input.discard_open("cancelled")\n',
-    ),
-    Mutant(
-        "a user who says nothing is asked for ever",
-        "idle_user.py",
-        "    watch.has_asked = True\n",
-        "    watch.has_asked = False\n",
-    ),
-    # --- sockets, the journal, the end: the simulator's part ---------------------------------
-    Mutant(
-        "replayed twice",
-        "outbox.py",
-        "for text in self.journal.after(effect.after_seq))",
-        "for text in 2 * self.journal.after(effect.after_seq))",
-    ),
-    Mutant(
-        "replayed in the wrong order",
-        "ledger/journal.py",
-        "return tuple(entry.text for entry in self._entries if entry.seq > seq)",
-        "return tuple(entry.text for entry in reversed(self._entries) if entry.seq > seq)",
-    ),
-    Mutant(
-        "replayed from one too early",
-        "ledger/journal.py",
-        "for entry in self._entries if entry.seq > seq)",
-        "for entry in self._entries if entry.seq >= seq)",
-    ),
-    Mutant(
-        "numbers begin again after a resume",
-        "outbox.py",
-        "        self._attached = effect.attachment\n",
-        "        self._attached = effect.attachment\n"
-        "        self.journal.newest_seq = effect.after_seq\n",
-    ),
-    Mutant(
-        "trimmed beyond the acknowledgement",
-        "ledger/journal.py",
-        "while self._entries and self._entries[0].seq <= seq:",
-        "while self._entries and self._entries[0].seq <= seq + 1:",
-    ),
-    Mutant(
-        "an old epoch's delta is sent",
-        "outbox.py",
-        "return fence is not None and current.judge(fence) is FenceVerdict.STALE",
-        "return False",
-    ),
-    Mutant(
-        "an old epoch's delta is kept for replay",
-        "outbox.py",
-        "        if _is_stale(event, fence):\n            return []\n",
-        "        if _is_stale(event, fence):\n"
-        "            self._frames(event, at_s, keeps=self._keeps_journal, now=now)\n"
-        "            return []\n",
-    ),
-    Mutant(
-        "a terminal is dropped when its epoch is over",
-        "events.py",
-        "        case SpeakDecided() | SpeechDelta() | ListenDecided():\n            return",
-        "        case SpeakDecided() | SpeechDelta() | ListenDecided() | ResponseFinished():\n"
-        "            return",
-    ),
-    Mutant(
-        "what waited at the break is lost",
-        "outbox.py",
-        "                self._write_down(held.popleft(), fence, now)\n",
-        "                held.popleft()\n",
-    ),
-    Mutant(
-        "a replaced socket still takes output",
-        "outbox.py",
-        "while not lane and attachment == self._attached:",
-        "while not lane:",
-    ),
-    Mutant(
-        "numbers go on after the overflow",
-        "outbox.py",
-        "wire_event.is_journaled and not self.journal.is_overflowed",
-        "wire_event.is_journaled",
-    ),
-    Mutant(
-        "the token is not changed",
-        "ledger/attachment.py",
-        "        self._presented = _digest(presented)\n        self.give_token(token)\n",
-        "        self._presented = _digest(presented)\n",
-    ),
-    Mutant(
-        "a used token is good again",
-        "ledger/attachment.py",
-        '        self._presented = b""\n',
-        "        self._presented = self._presented\n",
-    ),
-    Mutant(
-        "a new token that was never read shuts its client out",
-        "ledger/attachment.py",
-        "        self._presented = _digest(presented)\n        self.give_token(token)\n",
-        "        self.give_token(token)\n",
-    ),
-    Mutant(
-        "an old attachment is heeded",
-        "ledger/attachment.py",
-        "return self.current is not None and attachment == self.current",
-        "return self.current is not None",
-    ),
-    Mutant(
-        "a closing session is given to a socket",
-        "on_attachment.py",
-        "if state.life is not Life.OPEN or not state.attachment.is_opened_by(",
-        "if not state.attachment.is_opened_by(",
-    ),
-    Mutant(
-        "ended twice",
-        "endings.py",
-        "    state.release_retry_at_s = None\n    return [] if was_told else _farewell(state)",
-        "    state.release_retry_at_s = None\n    return _farewell(state)",
-    ),
-    Mutant(
-        "a failed release is not tried again",
-        "endings.py",
-        "    state.release_retry_at_s = now + state.limits.reaper_interval_s\n",
-        "    state.release_retry_at_s = None\n",
-    ),
-    Mutant(
-        "a failed release frees the slot",
-        "lifecycle.py",
-        "(Life.CLOSING, LifeTrigger.RELEASE_FAILED): Life.HOLDING",
-        "(Life.CLOSING, LifeTrigger.RELEASE_FAILED): Life.CLOSED",
-    ),
-    Mutant(
-        "the end is announced for ever",
-        "timers.py",
-        "    state.lease.is_end_announced = True\n",
-        "",
-    ),
-    Mutant(
-        "a client that is gone keeps its session",
-        "timers.py",
-        "    return detached_at_s + state.limits.disconnect_grace_s\n",
-        "    return None\n",
-    ),
-    Mutant(
-        "settings under way are lost with their epoch",
-        "answering.py",
-        "        state.updates[0] = replace(state.updates[0], generation=None)\n",
-        "        state.updates[0] = replace(state.updates[0])\n",
-    ),
-    Mutant(
-        "deferred overlap stays deferred when it is promoted",
-        "ledger/input.py",
-        "        turn, self._deferred = self._deferred, None\n",
-        "        turn = self._deferred\n",
-    ),
-    Mutant(
-        "silence while samples wait",
-        "pump.py",
-        "    return due if over_s is None else max(due, over_s)\n",
-        "    return due\n",
-    ),
-    Mutant(
-        "the last silence leaves the answer open",
-        "on_stage.py",
-        "    if result.turn_end or continuations_spent(state):\n",
-        "    if result.turn_end:\n",
-    ),
-    Mutant(
-        "a wanted turn goes before those that came earlier",
-        "ledger/turns.py",
-        "        parts = [self._turns.popleft() for _ in range(self._wanted_length())]\n",
-        "        parts = [turn for turn in self._turns if turn.is_wanted]\n"
-        "        self._turns = deque(turn for turn in self._turns if not turn.is_wanted)\n",
-    ),
-    Mutant(
-        "words that were told leave their id to what follows",
-        "on_stage.py",
-        "        state.input.open_item.item_id = None  #",
-        "        pass  #",
-    ),
-    Mutant(
-        "words are given up before the model has the end of the speech",
-        "pump.py",
-        "    return utterance.end_byte > told_byte",
-        "    return False",
-    ),
-    Mutant(
-        "what is only heard is answered",
-        "pump.py",
-        "    asks = turn is not None and not reservation.is_heard_only\n",
-        "    asks = turn is not None\n",
-    ),
-    Mutant(
-        "what is said is heard before what was written",
-        "ledger/turns.py",
-        "        if at is None or not self._turns[at].spans:\n",
-        "        if at is None:\n",
-    ),
-    Mutant(
-        "a stale stimulus moves the clock of playback",
-        "machine.py",
-        "        effects = self._dispatch(stimulus, now)\n",
-        "        note_played(self._state, now)\n        effects = self._dispatch(stimulus, now)\n",
-    ),
-    Mutant(
-        "what was dropped is heard later",
-        "ledger/playback.py",
-        "        return not self.is_flushed and self.committed_ms < self.sent_ms\n",
-        "        return self.committed_ms < self.sent_ms\n",
-    ),
-    Mutant(
-        "a lenient update changes what the model can not",
-        "on_lifecycle.py",
-        "    return fitted(after, before, state.profile) if is_lenient else after\n",
-        "    return after\n",
-    ),
-    Mutant(
-        "an id that was promised to speech may be taken",
-        "on_item.py",
-        "return state.history.get(item_id) is not None or is_promised(state, item_id)",
-        "return state.history.get(item_id) is not None",
-    ),
-    Mutant(
-        "a session that only finishes speaking goes on hearing",
-        "state.py",
-        "        return self.life in (Life.OPENING, Life.OPEN) and self.drain is None\n",
-        "        return self.life in (Life.OPENING, Life.OPEN)\n",
-    ),
-    Mutant(
-        "what finishes speaking may take for ever",
-        "endings.py",
-        "    if _says_something(state, now) and now < drain.until_s:\n",
-        "    if _says_something(state, now):\n",
-    ),
-    Mutant(
-        "a drain cuts whoever speaks",
-        "leaving.py",
-        "    return state.detector is not None and state.detector.is_speaking\n",
-        "    return False\n",
-    ),
-    Mutant(
-        "a drain waits for ever for what only the client can do",
-        "leaving.py",
-        "    pause_s = CLIENT_WITHIN_S if any(lull.owed) else ",
-        "    if any(lull.owed):\n        return None\n    pause_s = ",
-    ),
-    Mutant(
-        "a drain does not wait for a client that may come back",
-        "leaving.py",
-        "    if state.attachment.detached_at_s is not None or _user_speaks(state):\n",
-        "    if _user_speaks(state):\n",
-    ),
-    Mutant(
-        "a drain may take for ever",
-        "leaving.py",
-        "    if leaving.until_s <= now:\n",
-        "    if leaving.until_s < 0:\n",
-    ),
-    Mutant(
-        "speech that is held back outlives its epoch",
-        "outbox.py",
-        "            is_dropped = _is_stale(content, fence)\n",
-        "            is_dropped = False\n",
-    ),
-    Mutant(
-        "a comment over the user's speech",
-        "on_context.py",
-        "    if state.speech_item_id is not None:\n        return None\n",
-        "",
-    ),
-    Mutant(
-        "input is counted behind what it leads to",
-        "on_input.py",
-        "    effects = _count_frames(state, before + len(append.pcm))\n",
-        "    effects = _count_frames(state, before)\n",
-    ),
-]
-
-KILLERS = (
-    ("tests/sim/test_sim.py::test_no_world_breaks_a_law[0]",),
-    (
-        *("tests/session", "tests/sim"),
-        *("--ignore=tests/session/test_flat.py", "--ignore=tests/session/test_mutants.py"),
-    ),
+ALL = (
+    *("tests/session", "tests/sim"),
+    *("--ignore=tests/session/test_flat.py", "--ignore=tests/session/test_mutants.py"),
 )
-"""What kills, the quickest first: some worlds, then the kernel's tests and more worlds."""
+"""The kernel's tests and the simulated worlds: one may notice what the named test does not."""
 NO_MUTANT = Mutant("no mutant", "machine.py", "def validate(self)", "def validate(self)")
 
 
@@ -518,7 +31,7 @@ def survivor(mutant: Mutant, place: Path) -> str:
     assert source.count(mutant.line) == 1, "the mutant's line has moved: adapt the mutant"
     target.write_text(source.replace(mutant.line, mutant.wrong))
     said = ""
-    for tests in KILLERS:
+    for tests in ((f"tests/{mutant.by}",), ALL):
         run = _run(place, tests)
         if run.returncode == NOTICED:
             return ""
@@ -529,7 +42,15 @@ def survivor(mutant: Mutant, place: Path) -> str:
 def _run(place: Path, tests: tuple[str, ...]) -> "subprocess.CompletedProcess[str]":
     # Without output capture: what the verdict says would else be lost with the process.
     command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "tests.session.verdict"]
-    command += ["-p", "no:cacheprovider", "-p", "no:randomly", *tests]
+    command += [
+        "-p",
+        "pytest_asyncio.plugin",
+        "-p",
+        "pytest_timeout",
+        "-p",
+        "no:cacheprovider",
+        *tests,
+    ]
     return subprocess.run(
         command,
         cwd=place,
@@ -537,7 +58,12 @@ def _run(place: Path, tests: tuple[str, ...]) -> "subprocess.CompletedProcess[st
         text=True,
         timeout=140,
         check=False,
-        env={**os.environ, "KERNEL_TESTS_NO_SHRINK": "1"},
+        # To look for all plugins that there are would be half of a short run.
+        env={
+            **os.environ,
+            "KERNEL_TESTS_NO_SHRINK": "1",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        },
     )
 
 
@@ -551,6 +77,6 @@ def test_the_suite_kills(mutant: Mutant, tmp_path: Path) -> None:
 @pytest.mark.timeout(300)
 def test_what_kills_a_mutant_is_the_mutant(tmp_path: Path) -> None:
     said = survivor(NO_MUTANT, tmp_path)
-    assert said.count(" passed") == len(KILLERS), said
+    assert said.count(" passed") == 2, said
     assert "failed" not in said
     assert "error" not in said

@@ -57,6 +57,7 @@ def bench_talks(arguments: Sequence[str]) -> None:
     parser.add_argument("--levels", help="SESSIONSxSECONDS,...; default: a few")
     parser.add_argument("--limit-s", type=float, default=1e9, help="leave out what is too late")
     parser.add_argument("--log", type=Path, help="keep what the service prints here")
+    parser.add_argument("--metrics", type=Path, help="write what /metrics says at the end here")
     given = parser.parse_args(list(arguments))
     until_s = time.monotonic() + given.limit_s
     levels = [
@@ -76,7 +77,9 @@ def bench_talks(arguments: Sequence[str]) -> None:
             print(table_head(HEADER), flush=True)
             rows = [_level(service, *level) for level in levels if _has_time(until_s, level)]
             print("\nInside of the gateway, since its start:\n")
-            print("```json\n" + json.dumps(_timings(service), indent=1) + "\n```")
+            print("```json\n" + json.dumps(_timings(service), indent=1) + "\n```", flush=True)
+            if given.metrics is not None:
+                given.metrics.write_bytes(service.get("/metrics"))
     for row in rows:
         for failure in row.failures[:3]:
             print(f"failed: {failure}", file=sys.stderr)

@@ -29,14 +29,6 @@ CALLS_PER_SESSION: Final = 8
 SPARE_CALLS: Final = 64
 
 
-class Witness:
-    """An actor that a gateway replica owns, so that its death shows the gateway's."""
-
-    async def alive(self) -> None:
-        """Never return."""
-        await asyncio.Event().wait()
-
-
 class StageReplica:
     """One replica of a stage."""
 

@@ -18,7 +18,6 @@ from ray.exceptions import RayActorError
 from ray.serve.handle import DeploymentHandle
 
 from serve_app.clock import Clock, MonotonicClock, sleep_until
-from serve_app.leasing.deployments import Witness
 from serve_app.leasing.leased_stage import LeasedStage, take_lease
 from serve_app.leasing.stage_errors import let_go, stage_errors
 from serve_app.leasing.stage_health import StageHealth
@@ -38,6 +37,14 @@ RENEWALS_PER_TTL: Final = 3
 HEALTH_TIMEOUT_S: Final = 5.0
 WATCHED_LEASES: Final = 100_000
 """Calls that may wait on the witness at once: two a session."""
+
+
+class Witness:
+    """An actor that a gateway replica owns, so that its death shows the gateway's."""
+
+    async def alive(self) -> None:
+        """Never return."""
+        await asyncio.Event().wait()
 
 
 class RayStageSession:

@@ -7,15 +7,16 @@ Rule 2: a line about a session names it by its fence; what happened in it is cou
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
+from serve_app.handled import Handled
 from serve_app.logs.bounded_log import BoundedLog, Line
 from serve_app.logs.session_log import Facts, say, trouble
 from serve_app.logs.session_story import SessionStory
-from serve_app.logs.story_entries import Told, known_end
-from session.effects import AttachSocket, DetachSocket, Effect, RefuseSocket
+from serve_app.logs.story_entries import known_end
+from session.effects import AttachSocket, DetachSocket, RefuseSocket
 from session.errors import ClientError, DuplexError
 from session.socket_events import ResyncRequired
 from session.stimuli import (
@@ -65,12 +66,13 @@ class SessionNotices:
     own: BoundedLog = field(default_factory=BoundedLog)
     _is_begun: bool = False
 
-    def handled(self, told: Told, effects: Sequence[Effect], *, is_stale: bool, now: float) -> None:
-        """The kernel has handled a stimulus and asks for `effects`."""
+    def handled(self, handled: Handled) -> None:
+        """The kernel has handled a stimulus."""
+        told, now = handled.told, handled.now
         self.own.flush(now, self.story.fence)
-        if not is_stale and isinstance(told, NOTED):
+        if not handled.is_stale and isinstance(told, NOTED):
             self._note(told, now)
-        for effect in effects:
+        for effect in handled.effects:
             if isinstance(effect, ABOUT_SOCKETS):
                 self._note_socket(effect, now)
 

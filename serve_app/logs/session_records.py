@@ -6,18 +6,18 @@ Rule 2: a story is kept as long as its session, then until so many others have e
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from serve_app.handled import Handled, told_by
 from serve_app.logs.bounded_log import BoundedLog
 from serve_app.logs.session_notices import NOT_OPENED, SessionNotices
 from serve_app.logs.session_story import Caller, SessionStory
-from serve_app.logs.story_entries import Told, known_end
+from serve_app.logs.story_entries import known_end
 from serve_app.ports import Replicas
-from session.effects import Effect
 from session.fence import Fence
-from session.stimuli import Received, Stimulus
+from session.stimuli import Stimulus
 
 ENTRIES: Final = 256
 ENDED: Final = 100
@@ -39,23 +39,11 @@ class SessionRecord:
     story: SessionStory
     notices: SessionNotices
     ended_stories: deque[EndedStory]
-    _stale: int = 0
 
-    def handled(
-        self,
-        stimulus: Stimulus,
-        effects: Sequence[Effect],
-        fence: Fence,
-        *,
-        stale: int,
-        now: float,
-    ) -> None:
-        """The kernel has handled a stimulus, having dropped `stale` by now, and asks for these."""
-        told = _told(stimulus)
-        is_stale = stale != self._stale
-        self._stale = stale
-        self.story.handled(told, effects, fence, is_stale=is_stale, now=now)
-        self.notices.handled(told, effects, is_stale=is_stale, now=now)
+    def handled(self, handled: Handled) -> None:
+        """The kernel has handled a stimulus."""
+        self.story.handled(handled)
+        self.notices.handled(handled)
 
     def held_by(self, replicas: Replicas) -> None:
         """Both stages are open, at these replicas."""
@@ -63,7 +51,7 @@ class SessionRecord:
 
     def broke_at(self, stimulus: Stimulus, *, now: float) -> None:
         """The session can not go on after this stimulus."""
-        self.story.broke(_told(stimulus), now=now)
+        self.story.broke(told_by(stimulus), now=now)
 
     def broke(self, error: BaseException) -> None:
         """A fault of ours ends the session."""
@@ -98,7 +86,3 @@ class SessionRecords:
     def ended(self) -> Iterator[EndedStory]:
         """Return the sessions that have ended, the latest first."""
         return reversed(self._ended)
-
-
-def _told(stimulus: Stimulus) -> Told:
-    return stimulus.command if isinstance(stimulus, Received) else stimulus

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from serve_app.handled import Handled, Told
 from serve_app.logs.session_log import Facts, say
-from serve_app.logs.story_entries import Measure, Told, measure, words_of
+from serve_app.logs.story_entries import Measure, measure, words_of
 from serve_app.ports import Replicas
 from session.effects import Effect, Emit, SubmitUnit
 from session.events import ResponseFinished, ResponseStarted
@@ -129,24 +130,23 @@ class SessionStory:
         """Entries that are not kept any more."""
         return self._number - len(self.entries)
 
-    def handled(
-        self, told: Told, effects: Sequence[Effect], fence: Fence, *, is_stale: bool, now: float
-    ) -> None:
-        """The kernel has handled a stimulus under `fence` and asks for `effects`."""
+    def handled(self, handled: Handled) -> None:
+        """The kernel has handled a stimulus."""
+        told, effects, fence = handled.told, handled.effects, handled.fence
         name = type(told).__name__
         answer = self._answer
         names = self._names_of(effects) if effects else ()
         read = measure(told)
         words = _joined(read.words, words_of(effects) if effects else ())
-        kind = (name, names, words, is_stale, answer or self._answer)
+        kind = (name, names, words, handled.is_stale, answer or self._answer)
         if fence is not self.fence:
             self.fence = fence
             self._counted.clear()
         known = self._counted.get(kind)
         if known is None:
-            known = self._new_entry(kind, read, now)
+            known = self._new_entry(kind, read, handled.now)
         else:
-            known.add(read, now - self.began_s)
+            known.add(read, handled.now - self.began_s)
         if log.isEnabledFor(logging.DEBUG):
             self._say(known)
 

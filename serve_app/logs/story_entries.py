@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from serve_app.handled import Told
 from serve_app.metrics.definitions import OVERLAPPED, RESPONSES, SESSIONS_ENDED
 from session.effects import Effect, Emit
 from session.events import (
@@ -19,7 +20,6 @@ from session.events import (
     SessionExpired,
 )
 from session.stimuli import (
-    AttachedCommand,
     AudioAppended,
     CloseRequested,
     ConfigureFailed,
@@ -32,7 +32,6 @@ from session.stimuli import (
     SpeechFailed,
     SpeechFinished,
     StageLost,
-    Stimulus,
     TextAppended,
     UnitFailed,
     UnitFinished,
@@ -53,8 +52,6 @@ class Measure:
 
 
 NOTHING: Final = Measure()
-Told = Stimulus | AttachedCommand
-"""What the kernel was told, a client's command without its envelope."""
 
 
 def measure(told: Told) -> Measure:

@@ -5,11 +5,11 @@ Rule 1: everything is learned here, after the kernel has handled a stimulus, and
 Rule 2: whatever becomes of a session or its sockets, its end is counted once.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from serve_app.dialects import Dialect
+from serve_app.handled import Handled
 from serve_app.metrics.definitions import (
     DETACHED,
     RESUMES,
@@ -62,14 +62,12 @@ from session.stimuli import (
     OpenRequested,
     OutputClearRequested,
     PlaybackAcked,
-    Received,
     ResponseCancelRequested,
     ResponseRequested,
     SpeechArrived,
     SpeechFailed,
     SpeechFinished,
     StagesOpened,
-    Stimulus,
     UnitFailed,
     UnitFinished,
 )
@@ -88,25 +86,19 @@ class SessionObserver:
     dialect: Dialect
     units: ObservedUnits
     answers: ObservedAnswers
-    _stale: int = 0
     _began_at_s: float = 0.0
     _opened_at_s: float | None = None
     reason: str = field(default=BROKEN)
     """Why it ends; what ends without having said why has broken."""
 
-    def handled(
-        self, stimulus: Stimulus, effects: Sequence[Effect], *, at_s: float, now: float
-    ) -> None:
-        """The kernel has handled what came in at `at_s` and asks for `effects`."""
-        told = stimulus.command if isinstance(stimulus, Received) else stimulus
-        was_stale = self.session.stale != self._stale
-        self._stale = self.session.stale
-        if isinstance(told, AudioAppended):
-            self.answers.hear(told.pcm)
+    def handled(self, handled: Handled) -> None:
+        """The kernel has handled a stimulus."""
+        if isinstance(handled.told, AudioAppended):
+            self.answers.hear(handled.told.pcm)
         else:
-            self._note(told, at_s=at_s, now=now, was_stale=was_stale)
-        for effect in effects:
-            self._ask(effect, told, at_s=at_s, now=now)
+            self._note(handled)
+        for effect in handled.effects:
+            self._ask(effect, handled)
 
     def ended(self, *, now: float) -> None:
         """The session is over, and nothing of it goes on."""
@@ -117,10 +109,11 @@ class SessionObserver:
 
     # --- what it is told ----------------------------------------------------------------------
 
-    def _note(self, told: Stimulus, *, at_s: float, now: float, was_stale: bool) -> None:
+    def _note(self, handled: Handled) -> None:
+        told, now = handled.told, handled.now
         match told:
             case UnitFinished() | UnitFailed():
-                self.units.finish(told, now=now, was_stale=was_stale)
+                self.units.finish(told, now=now, was_stale=handled.is_stale)
             case SpeechArrived():
                 self.units.hear(told, now=now)
             case SpeechFinished(seq=seq):
@@ -128,11 +121,11 @@ class SessionObserver:
             case SpeechFailed(seq=seq):
                 self.units.end_speech(seq, now=now, is_whole=False)
             case InputCommitted() | ResponseRequested():
-                self.answers.ask(at_s)
+                self.answers.ask(handled.at_s)
             case OpenRequested():
                 self._began_at_s = now
                 self.meter.count(SESSIONS_BEGUN, self.dialect.value)
-            case StagesOpened() if not was_stale:
+            case StagesOpened() if not handled.is_stale:
                 self._opened_at_s = now
                 self.meter.observe(SESSION_OPEN, now - self._began_at_s)
             case OpenFailed(error=error):
@@ -144,10 +137,11 @@ class SessionObserver:
 
     # --- what it asks for ---------------------------------------------------------------------
 
-    def _ask(self, effect: Effect, told: Stimulus, *, at_s: float, now: float) -> None:
+    def _ask(self, effect: Effect, handled: Handled) -> None:
+        now = handled.now
         match effect:
             case Emit(event=event):
-                self._say(event, told, at_s=at_s, now=now)
+                self._say(event, handled)
             case SubmitUnit():
                 lag_s = self.session.waiting_input_ms / 1000
                 is_continuous = self.session.config.auto_response
@@ -183,17 +177,18 @@ class SessionObserver:
         if isinstance(answer, DuplexError):
             count_error(self.meter, answer)
 
-    def _say(self, event: Event, told: Stimulus, *, at_s: float, now: float) -> None:
+    def _say(self, event: Event, handled: Handled) -> None:
+        at_s = handled.at_s
         match event:
             case SpeechDelta():
-                self.answers.send(event, now=now)
+                self.answers.send(event, now=handled.now)
             case OverlapDecided():
                 self.answers.rule(event, at_s=at_s)
             case UserSpeechStarted() | UserSpeechStopped():
                 self._hear_edge(event, at_s=at_s)
             case ResponseFinished() | OutputBufferCleared():
-                self._end_sound(event, told, at_s=at_s, now=now)
-            case PlaybackAdvanced() if isinstance(told, PlaybackAcked):
+                self._end_sound(event, handled)
+            case PlaybackAdvanced() if isinstance(handled.told, PlaybackAcked):
                 self.answers.advance(event, at_s=at_s)
             case ErrorRaised(error=error):
                 count_error(self.meter, error)
@@ -212,23 +207,16 @@ class SessionObserver:
         padding_ms = 0 if detection is None else detection.prefix_padding_ms
         self.answers.begin_speech(event, at_s=at_s, padding_ms=padding_ms)
 
-    def _end_sound(
-        self,
-        event: ResponseFinished | OutputBufferCleared,
-        told: Stimulus,
-        *,
-        at_s: float,
-        now: float,
-    ) -> None:
+    def _end_sound(self, event: ResponseFinished | OutputBufferCleared, handled: Handled) -> None:
         if isinstance(event, ResponseFinished):
             self.answers.finish(event)
             if event.status != "cancelled":
                 return
         # What ends because its session does has not been interrupted.
-        if isinstance(told, CUTS):
-            self.answers.stop(is_clients=True, at_s=at_s, now=now)
-        elif isinstance(told, AudioAppended):
-            self.answers.stop(is_clients=False, at_s=at_s, now=now)
+        if isinstance(handled.told, CUTS):
+            self.answers.stop(is_clients=True, at_s=handled.at_s, now=handled.now)
+        elif isinstance(handled.told, AudioAppended):
+            self.answers.stop(is_clients=False, at_s=handled.at_s, now=handled.now)
 
 
 def observe(

@@ -17,6 +17,7 @@ from serve_app.audio.input_audio import InputAudio, item_created
 from serve_app.audio.speech_scorer import OpenScorer
 from serve_app.clock import Clock
 from serve_app.dialects import Dialect
+from serve_app.handled import handle
 from serve_app.logs.session_records import SessionRecord, SessionRecords
 from serve_app.metrics.fairness import Fairness
 from serve_app.metrics.meter import NO_METER, Meter, count_error
@@ -222,20 +223,19 @@ class SessionActor:
         self._mailbox.settle(letter)
         await self._wait_for_reader(shell)
 
-    def _handle(self, stimulus: Stimulus, shell: Shell) -> list[Effect]:
+    def _handle(self, stimulus: Stimulus, shell: Shell) -> Sequence[Effect]:
         now = self._world.clock.now()
         try:
-            effects = self._session.handle(stimulus, now=now)
-            for effect in effects:
+            handled = handle(self._session, stimulus, at_s=shell.now_s, now=now)
+            for effect in handled.effects:
                 perform(effect, shell)
         except Exception:
             self.record.broke_at(stimulus, now=now)
             raise
-        self._observer.handled(stimulus, effects, at_s=shell.now_s, now=now)
-        self._trace.handled(stimulus, effects, at_s=shell.now_s, now=now)
-        fence, stale = self._session.fence, self._session.stale
-        self.record.handled(stimulus, effects, fence, stale=stale, now=now)
-        return effects
+        self._observer.handled(handled)
+        self._trace.handled(handled)
+        self.record.handled(handled)
+        return handled.effects
 
     async def _stimuli(self, letter: Letter) -> Sequence[Stimulus]:
         """Say what a letter means to the kernel."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from serve_app.clock import Clock
+from serve_app.handled import Handled
 from serve_app.tracing.tracer import NO_TRACER, Span, TraceParent, Tracer
 from session.effects import (
     AttachSocket,
@@ -33,7 +34,6 @@ from session.stimuli import (
     SpeechArrived,
     SpeechFailed,
     SpeechFinished,
-    Stimulus,
     UnitFailed,
     UnitFinished,
 )
@@ -50,10 +50,8 @@ Place = tuple[int, int]
 class SessionTrace(Protocol):
     """What a session's parts tell of its units, and ask for them."""
 
-    def handled(
-        self, stimulus: Stimulus, effects: Sequence[Effect], *, at_s: float, now: float
-    ) -> None:
-        """The kernel has handled what came in at `at_s` and asks for `effects`."""
+    def handled(self, handled: Handled) -> None:
+        """The kernel has handled a stimulus."""
         ...
 
     def sent(self, speech: SpeechDelta) -> None:
@@ -76,9 +74,7 @@ class SessionTrace(Protocol):
 class NoTrace:
     """Where nobody traces."""
 
-    def handled(
-        self, stimulus: Stimulus, effects: Sequence[Effect], *, at_s: float, now: float
-    ) -> None:
+    def handled(self, handled: Handled) -> None:
         """Do nothing."""
 
     def sent(self, speech: SpeechDelta) -> None:
@@ -126,19 +122,15 @@ class TracedUnits:
     tracer: Tracer
     clock: Clock
     _units: dict[Place, _Unit] = field(default_factory=dict)
-    _stale: int = 0
 
-    def handled(
-        self, stimulus: Stimulus, effects: Sequence[Effect], *, at_s: float, now: float
-    ) -> None:
-        """The kernel has handled what came in at `at_s` and asks for `effects`."""
-        was_stale = self.session.stale != self._stale
-        self._stale = self.session.stale
-        match stimulus:
+    def handled(self, handled: Handled) -> None:
+        """The kernel has handled a stimulus."""
+        told, effects, now = handled.told, handled.effects, handled.now
+        match told:
             case UnitFinished() | UnitFailed():
-                self._answer(stimulus, now=now, was_stale=was_stale)
+                self._answer(told, now=now, was_stale=handled.is_stale)
             case SpeechArrived():
-                self._hear(stimulus, effects)
+                self._hear(told, effects)
             case SpeechFinished(fence=fence, seq=seq):
                 self._make(fence, seq, None, now=now)
             case SpeechFailed(fence=fence, seq=seq, error=error):
@@ -146,7 +138,7 @@ class TracedUnits:
             case _:
                 pass
         for effect in effects:
-            self._ask(effect, at_s=at_s, now=now)
+            self._ask(effect, at_s=handled.at_s, now=now)
 
     def sent(self, speech: SpeechDelta) -> None:
         """A piece of speech has been given to the socket."""

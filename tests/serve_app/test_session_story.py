@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from serve_app.handled import Handled, handle, told_by
 from serve_app.logs.session_records import SessionRecord, SessionRecords
 from serve_app.logs.session_story import Caller, SessionStory, StoryEntry
 from session.config import SessionLimits
@@ -205,7 +206,8 @@ class Noticed:
         return self.records.begin(self.fence, CALLER, since_unix_s=0, now=0.0)
 
     def tell(self, record: SessionRecord, stimulus: Stimulus, now: float, *asked: Effect) -> None:
-        record.handled(stimulus, asked, self.fence, stale=0, now=now)
+        told = told_by(stimulus)
+        record.handled(Handled(told, asked, self.fence, is_stale=False, at_s=now, now=now))
 
 
 def test_sessions_that_never_open_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
@@ -299,9 +301,9 @@ class Recorded:
     def handle(self, session: DuplexSession, stimulus: Stimulus, now: float) -> list[Effect]:
         if self.record is None:
             self.record = self._records.begin(session.fence, CALLER, since_unix_s=0, now=now)
-        effects = session.handle(stimulus, now=now)
-        self.record.handled(stimulus, effects, session.fence, stale=session.stale, now=now)
-        return effects
+        handled = handle(session, stimulus, at_s=now, now=now)
+        self.record.handled(handled)
+        return list(handled.effects)
 
 
 def test_a_story_stays_as_small_as_it_was() -> None:

@@ -10,6 +10,7 @@ import pytest
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from websockets.asyncio.client import connect
 
+from serve_app.handled import Handled
 from serve_app.tracing.settings import TracingSettings
 from serve_app.tracing.traced_units import MOST_KEPT, TracedUnits
 from session.config import SessionLimits
@@ -264,9 +265,11 @@ async def test_units_that_are_never_spoken_do_not_pile_up() -> None:
     traces = TracedUnits(rig.session, kept.tracer(rig.clock), rig.clock)
     fence = Fence(SessionId("sess_1"), 0, 0, 0)
     for seq in range(1, MOST_KEPT + 11):
-        traces.handled(UnitFinished(fence, 0, LISTENS), [submit(fence, seq)], at_s=1.0, now=1.5)
+        told, asked = UnitFinished(fence, 0, LISTENS), [submit(fence, seq)]
+        traces.handled(Handled(told, asked, fence, is_stale=False, at_s=1.0, now=1.5))
     assert [span.values["duplex.seq"] for span in kept.spans] == list(range(1, 11))
-    traces.handled(SpeechArrived(fence, 70, SpeechChunk(b"", "")), [], at_s=2.0, now=2.0)
+    late = SpeechArrived(fence, 70, SpeechChunk(b"", ""))
+    traces.handled(Handled(late, [], fence, is_stale=False, at_s=2.0, now=2.0))
     traces.ended()
     assert len(kept.spans) == MOST_KEPT + 10
 

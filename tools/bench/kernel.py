@@ -12,6 +12,7 @@ from collections import defaultdict
 from typing import Final
 
 from serve_app.dialects import Dialect
+from serve_app.handled import Handled, told_by
 from serve_app.logs.session_records import SessionRecord, SessionRecords
 from serve_app.logs.session_story import Caller
 from serve_app.metrics.fairness import Fairness
@@ -41,6 +42,7 @@ class Stopwatch:
         self._meter = RayMeter(GATEWAYS)
         self._observer: SessionObserver | None = None
         self._record: SessionRecord | None = None
+        self._stale = 0
 
     def handle(self, session: DuplexSession, stimulus: Stimulus, now: float) -> list[Effect]:
         """Handle a stimulus and note how long that took."""
@@ -55,11 +57,14 @@ class Stopwatch:
             )
             caller = Caller(Dialect.DUPLEX.value, "bench")
             self._record = SessionRecords().begin(session.fence, caller, since_unix_s=0, now=now)
+        is_stale = session.stale != self._stale
+        self._stale = session.stale
+        handled = Handled(told_by(stimulus), effects, session.fence, is_stale, now, now)
         began = time.perf_counter_ns()
-        self._observer.handled(stimulus, effects, at_s=now, now=now)
+        self._observer.handled(handled)
         self.observed_ns.append(time.perf_counter_ns() - began)
         began = time.perf_counter_ns()
-        self._record.handled(stimulus, effects, session.fence, stale=session.stale, now=now)
+        self._record.handled(handled)
         self.recorded_ns.append(time.perf_counter_ns() - began)
         return effects
 

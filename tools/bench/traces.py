@@ -15,6 +15,7 @@ from typing import Final
 
 from serve_app.clock import MonotonicClock
 from serve_app.dialects import Dialect
+from serve_app.handled import handle
 from serve_app.metrics.fairness import Fairness
 from serve_app.metrics.ray_meter import GATEWAYS, RayMeter
 from serve_app.metrics.session_observer import SessionObserver, observe
@@ -45,15 +46,15 @@ class Gateway:
 
     def handle(self, session: DuplexSession, stimulus: Stimulus, now: float) -> list[Effect]:
         """Handle a stimulus, count it and trace it."""
-        effects = session.handle(stimulus, now=now)
+        handled = handle(session, stimulus, at_s=now, now=now)
         if self._observer is None or self._trace is None:
             self._observer = observe(
                 session, self._meter, Fairness(), dialect=Dialect.DUPLEX, unit_ms=UNIT_MS
             )
             self._trace = session_trace(session, self._tracer, MonotonicClock())
-        self._observer.handled(stimulus, effects, at_s=now, now=now)
-        self._trace.handled(stimulus, effects, at_s=now, now=now)
-        for effect in effects:
+        self._observer.handled(handled)
+        self._trace.handled(handled)
+        for effect in handled.effects:
             match effect:
                 case SubmitUnit(fence=fence, seq=seq):
                     self.units += 1
@@ -64,7 +65,7 @@ class Gateway:
                     self._trace.sent(speech)
                 case _:
                     pass
-        return effects
+        return list(handled.effects)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from ray import serve
 
 from serve_app.access.key_ring import check_key_file
 from serve_app.gateway.gateway_replica import GatewayReplica
-from serve_app.leasing.deployments import CALLS_PER_SESSION, SPARE_CALLS, StageReplica
 from serve_app.leasing.stage_plan import StagePlan
+from serve_app.leasing.stage_replica import CALLS_PER_SESSION, SPARE_CALLS, StageReplica
 from serve_app.settings import (
     AppArgs,
     SelectedModel,

@@ -32,7 +32,7 @@ from serve_app.gateway.lobby import DRAINING_TEXT
 from serve_app.gateway.socket_query import ChooseKit, read_query
 from serve_app.ids import RandomIds
 from serve_app.logs.bounded_log import Line
-from serve_app.logs.session_log import Facts, trouble
+from serve_app.logs.log_lines import Facts, trouble
 from serve_app.logs.session_records import SessionRecords
 from serve_app.metrics.definitions import DOOR_REFUSALS
 from serve_app.metrics.exporters import ReadExporters

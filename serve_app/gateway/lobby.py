@@ -11,7 +11,7 @@ from typing import Final
 
 from serve_app.clock import Timer
 from serve_app.logs.bounded_log import Line
-from serve_app.logs.session_log import Facts, trouble
+from serve_app.logs.log_lines import Facts, trouble
 from serve_app.metrics.meter import count_error
 from serve_app.sessions.session_host import SessionHost
 from session.config import SessionConfig

@@ -15,7 +15,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from serve_app.clock import Clock, unix_now_s
 from serve_app.leasing.lease import HeldLease, LeaseBook, LeaseEnd
-from serve_app.logs.session_log import say, trouble
+from serve_app.logs.log_lines import say, trouble
 from serve_app.metrics.chunks import record_chunk
 from serve_app.metrics.definitions import (
     ENGINE_STARTED,

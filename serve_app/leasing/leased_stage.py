@@ -17,7 +17,7 @@ from ray.serve.handle import DeploymentHandle
 from serve_app.leasing.latch import Latch
 from serve_app.leasing.lease import LeaseEnd, LeaseEnded, LeaseGranted, LeaseRefused
 from serve_app.leasing.stage_errors import let_go, stage_errors
-from serve_app.logs.session_log import say, trouble
+from serve_app.logs.log_lines import say, trouble
 from session.errors import (
     AdmissionRefused,
     DuplexError,

@@ -21,7 +21,7 @@ from serve_app.clock import Clock, MonotonicClock, sleep_until
 from serve_app.leasing.leased_stage import LeasedStage, take_lease
 from serve_app.leasing.stage_errors import let_go, stage_errors
 from serve_app.leasing.stage_health import StageHealth
-from serve_app.logs.session_log import say, trouble
+from serve_app.logs.log_lines import say, trouble
 from serve_app.ports import AppendedRef, Replicas, SpeechRef
 from serve_app.tracing.tracer import TraceParent
 from session.config import RuntimeConfig, SessionLimits

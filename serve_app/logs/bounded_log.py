@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
-from serve_app.logs.session_log import NO_FACTS, Facts, say
+from serve_app.logs.log_lines import NO_FACTS, Facts, say
 from session.fence import Fence
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import ray
 
-from serve_app.logs.session_log import FIELDS
+from serve_app.logs.log_lines import FIELDS
 from serve_app.settings import LogArgs, LogEncoding
 from session.errors import LocalProtocolError
 

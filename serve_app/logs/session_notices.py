@@ -13,7 +13,7 @@ from typing import Final, assert_never
 
 from serve_app.handled import Handled
 from serve_app.logs.bounded_log import BoundedLog, Line
-from serve_app.logs.session_log import Facts, say, trouble
+from serve_app.logs.log_lines import Facts, say, trouble
 from serve_app.logs.session_story import SessionStory
 from serve_app.logs.story_entries import known_end
 from session.effects import AttachSocket, DetachSocket, RefuseSocket

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from serve_app.handled import Handled, Told
-from serve_app.logs.session_log import Facts, say
+from serve_app.logs.log_lines import Facts, say
 from serve_app.logs.story_entries import Measure, measure, words_of
 from serve_app.ports import Replicas
 from session.effects import Effect, Emit, SubmitUnit

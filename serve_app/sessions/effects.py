@@ -15,7 +15,7 @@ from typing import Any, Final, assert_never
 
 from serve_app.audio.voice_sample import with_voice
 from serve_app.clock import Clock, Timer, sleep_until
-from serve_app.logs.session_log import say, trouble
+from serve_app.logs.log_lines import say, trouble
 from serve_app.ports import Replicas, SpeechRef, StageOpener, StageSession
 from serve_app.sessions.outbound import Outbound
 from serve_app.tracing.traced_units import NO_TRACE, SessionTrace

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from serve_app.access.principal import Principal
 from serve_app.dialects import Dialect
-from serve_app.logs.session_log import Facts, say
+from serve_app.logs.log_lines import Facts, say
 from serve_app.sessions.session_actor import SessionActor
 from session.ids import SessionId
 from session.leaving import AT_DEADLINE

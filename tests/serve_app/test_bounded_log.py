@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from serve_app.gateway.gateway_watch import GatewayWatch
 from serve_app.logs.bounded_log import MOST_KINDS as KINDS
 from serve_app.logs.bounded_log import BoundedLog, Line, LineBound
-from serve_app.logs.session_log import Facts
+from serve_app.logs.log_lines import Facts
 from serve_app.sessions.open_sessions import OpenSessions
 from tests.fakes.clock import FakeClock
 from tests.fakes.meter import CountedMeter

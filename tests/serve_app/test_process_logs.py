@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from serve_app.logs.log_lines import FIELDS, Facts, say, trouble
 from serve_app.logs.process_logs import FOLDER, PACKAGES, JsonFormatter, set_up, where_from
-from serve_app.logs.session_log import FIELDS, Facts, say, trouble
 from serve_app.settings import LogArgs, LogEncoding, LogLevel, SettingsError, read_args
 from session.errors import LocalProtocolError, MalformedEvent, StageFailed, StageUnavailable
 from session.fence import Fence

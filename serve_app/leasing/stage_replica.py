@@ -1,4 +1,4 @@
-"""The stage deployments: one replica owns one engine and leases it to sessions.
+"""One replica of a stage: it owns one engine and leases it to sessions.
 
 Rule 1: a lease is one streaming call; while it is open, Serve counts the session.
 Rule 2: a lease ends with its session, with its gateway's process (the witness) or with the engine;

@@ -102,7 +102,7 @@ def promote_deferred(state: SessionState) -> list[Effect]:
 def _reserve_next(state: SessionState, now: float) -> Reservation | None:
     ledger = state.input
     if ledger.has_wanted_turn:
-        hears_first = _wants_words(state) and ledger.has_several_spoken
+        hears_first = state.profile.input_transcription and ledger.has_several_spoken
         heard = ledger.reserve_unheard() if hears_first else None
         return heard or ledger.reserve_turns()
     if _tells_words(state):
@@ -124,12 +124,7 @@ def _reserve_next(state: SessionState, now: float) -> Reservation | None:
 def _tells_words(state: SessionState) -> bool:
     """Whether what is committed is heard at once, so that its words can be told."""
     is_free = not state.config.auto_response and state.response.active is None
-    return is_free and _wants_words(state)
-
-
-def _wants_words(state: SessionState) -> bool:
-    """Whether the client wants the words of each item, from a model that tells them."""
-    return state.config.wants_transcription and state.profile.input_transcription
+    return is_free and state.config.wants_transcription and state.profile.input_transcription
 
 
 def _submit(state: SessionState, reservation: Reservation, now: float) -> SubmitUnit:

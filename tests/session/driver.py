@@ -57,6 +57,8 @@ PROFILE = ModelProfile(
     updatable=frozenset({"temperature"}),
     response_options=frozenset({"temperature"}),
 )
+WORDLESS = replace(PROFILE, input_transcription=False)
+"""A model that does not tell what it heard, and so hears what was said in one piece."""
 
 
 class CountingIds:

@@ -22,7 +22,7 @@ from session.stimuli import (
     ResponseRequested,
 )
 from session.unit import Unit
-from tests.session.driver import AUTO, PROFILE, TURN_MODE, UNIT_BYTES, Driver
+from tests.session.driver import AUTO, PROFILE, TURN_MODE, UNIT_BYTES, WORDLESS, Driver
 
 CREATE = ResponseRequested(ResponseOptions())
 A, B = ItemId("a"), ItemId("b")
@@ -75,7 +75,7 @@ def test_audio_and_text_of_an_item_go_out_together() -> None:
 
 
 def test_every_byte_is_somewhere() -> None:
-    d = Driver(TURN_MODE)
+    d = Driver(TURN_MODE, profile=WORDLESS)
     d.append(500, speech=True)
     d.do(spoken(A))
     d.do(spoken(B))

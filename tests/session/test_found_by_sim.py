@@ -23,7 +23,7 @@ from session.stimuli import (
     SpeechScore,
     Ticked,
 )
-from tests.session.driver import AUTO, AUTO_VAD, TURN_MODE, UNIT_BYTES, Driver
+from tests.session.driver import AUTO, AUTO_VAD, TURN_MODE, UNIT_BYTES, WORDLESS, Driver
 
 
 def test_an_answer_ends_when_its_last_continuation_still_speaks_without_sound() -> None:
@@ -84,7 +84,7 @@ def test_an_id_that_was_promised_to_deferred_speech_is_taken() -> None:
 
 
 def test_the_model_hears_turns_in_the_order_they_came() -> None:
-    driver = Driver(TURN_MODE)
+    driver = Driver(TURN_MODE, profile=WORDLESS)
     earlier, later = bytes(UNIT_BYTES), b"\x01" * UNIT_BYTES
     driver.do(AudioAppended(earlier, is_speech=True))
     driver.do(InputCommitted(create_response=True))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from session.config import ResponseOptions
+from session.config import ResponseOptions, SessionConfig
 from session.effects import SubmitUnit
 from session.events import (
     InputItemCommitted,
@@ -87,8 +87,11 @@ def test_an_answer_asked_for_while_the_model_listens_comes_after_that() -> None:
     assert words(d) == [(items(d)[0], "hello")]
 
 
-def test_of_several_items_that_one_answer_is_to_each_has_its_own_words() -> None:
-    d = Driver(WANTS_WORDS, profile=HEARS)
+@pytest.mark.parametrize("config", [WANTS_WORDS, TURN_MODE], ids=["asked for", "told anyway"])
+def test_of_several_items_that_one_answer_is_to_each_has_its_own_words(
+    config: SessionConfig,
+) -> None:
+    d = Driver(config, profile=HEARS)
     names = [ItemId(name) for name in ("a", "b", "c")]
     for place, name in enumerate(names):
         d.do(ItemCreated("user", "", item_id=name, pcm=bytes([place + 1]) * UNIT_BYTES))
@@ -103,6 +106,20 @@ def test_of_several_items_that_one_answer_is_to_each_has_its_own_words() -> None
     assert b"".join(out.unit.pcm for out in d.asked(SubmitUnit)) == b"".join(
         bytes([place]) * UNIT_BYTES for place in (1, 2, 3)
     )
+
+
+def test_what_was_said_over_an_interrupted_answer_has_its_own_words() -> None:
+    d = Driver(TURN_MODE, profile=HEARS)
+    d.append(1000)
+    d.do(replace(COMMIT, create_response=True))
+    d.do(ResponseCancelRequested())  # the first has not been heard by then
+    d.append(1000)
+    d.do(replace(COMMIT, create_response=True))
+    assert d.last_unit().unit.is_heard_only
+    d.listen(heard="first")
+    assert d.last_unit().unit.closes_input
+    d.speak("hi", heard="second")
+    assert words(d) == list(zip(items(d), ("first", "second"), strict=True))
 
 
 def test_a_cancelled_answer_to_several_items_is_asked_for_again() -> None:

@@ -27,7 +27,7 @@ from session.stimuli import (
     SpeechScore,
     TextAppended,
 )
-from tests.session.driver import AUTO_VAD, PROFILE, TURN_MODE, WINDOW, Driver, names
+from tests.session.driver import AUTO_VAD, PROFILE, TURN_MODE, WINDOW, WORDLESS, Driver, names
 from tests.session.scored import scored, windows
 from tests.session.test_commit_table import committed, end, ledger, turn_answer
 
@@ -40,7 +40,8 @@ TURN_VAD = replace(TURN_MODE, turn_detection=TurnDetection())
 
 
 def test_each_utterance_is_an_item_of_its_own() -> None:
-    d = Driver(replace(TURN_MODE, turn_detection=TurnDetection(create_response=False)))
+    detection = TurnDetection(create_response=False)
+    d = Driver(replace(TURN_MODE, turn_detection=detection), profile=WORDLESS)
     scored(d, (20, 0.0), (10, 0.98), (20, 0.0), (10, 0.98), (20, 0.0))
     opened = names(d.effects).index("SessionUpdated")
     kinds = names(d.effects)[opened + 1 :]
@@ -57,7 +58,8 @@ def test_each_utterance_is_an_item_of_its_own() -> None:
 
 
 def test_the_end_and_the_next_beginning_in_one_append() -> None:
-    d = Driver(replace(TURN_MODE, turn_detection=TurnDetection(prefix_padding_ms=100)))
+    detection = TurnDetection(prefix_padding_ms=100)
+    d = Driver(replace(TURN_MODE, turn_detection=detection), profile=WORDLESS)
     scored(d, (20, 0.0), (10, 0.98))
     effects = scored(d, (20, 0.0), (10, 0.98))
     assert [n for n in names(effects) if "Speech" in n] == [

@@ -24,7 +24,6 @@ from session.ids import AttachmentId, IdFactory
 from session.lifecycle import Life
 from session.model_profile import ModelProfile
 from session.service_stimuli import DrainRequested, DrainWithdrawn
-from session.snapshot import SessionSnapshot
 from session.socket_stimuli import EventAcked, ReaderStalled, ResumeRequested, SocketLost
 from session.state import SessionState
 from session.stimuli import (
@@ -140,10 +139,6 @@ class DuplexSession:
     def heeds(self, attachment: AttachmentId) -> bool:
         """Whether what comes over `attachment` counts: it is the current one."""
         return self._state.attachment.heeds(attachment)
-
-    def snapshot(self) -> SessionSnapshot:
-        """Return the session as a client may see it."""
-        return self._state.snapshot()
 
     def validate(self) -> None:
         """Raise LocalProtocolError unless all ledgers balance and agree."""

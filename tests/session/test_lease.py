@@ -8,6 +8,7 @@ from session.config import SessionLimits
 from session.effects import CloseSocket, CloseStages, WakeAt
 from session.errors import StageTimeout
 from session.events import SessionClosed, SessionExpired
+from session.lifecycle import Life
 from session.socket_events import SessionExpiring
 from session.socket_stimuli import ReaderStalled, SocketLost
 from session.stimuli import (
@@ -116,7 +117,7 @@ def test_a_release_that_fails_is_told_once_and_tried_again_until_it_succeeds() -
     effects = d.do(failed(d))
     assert names(effects) == ["SessionClosed", "CloseSocket"]
     assert not d.session.is_over, "the slot is still taken"
-    assert d.session.snapshot().state == "holding"
+    assert d.session.life is Life.HOLDING
     assert d.asked(WakeAt, effects)[-1].at_s == d.now + 5.0
     d.now += 5.0
     assert names(d.do(Ticked())) == ["CloseStages"]

@@ -24,6 +24,7 @@ from session.config import (
 from session.effects import CloseStages, ConfigureStages, Effect, SubmitUnit, Synthesize
 from session.errors import StageFailed, StageUnavailable
 from session.ids import ItemId
+from session.lifecycle import Life
 from session.machine import DuplexSession
 from session.socket_stimuli import ReaderStalled, SocketLost
 from session.stimuli import (
@@ -282,7 +283,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     @rule()
     def open_answered_again(self) -> None:
-        if self.session.snapshot().state in ("opening", "abandoned"):
+        if self.session.life in (Life.OPENING, Life.ABANDONED):
             self._do(StagesOpened(self.session.fence))
 
     # --- the end --------------------------------------------------------------------------------
@@ -315,10 +316,10 @@ class SessionMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "session"):
             return
-        if self.session.snapshot().state == "opening":
+        if self.session.life is Life.OPENING:
             self._do(StagesOpened(self.session.fence))
         self._do(CloseRequested())
-        if self.session.snapshot().state == "abandoned":
+        if self.session.life is Life.ABANDONED:
             self._do(StagesOpened(self.session.fence))
         if not self.session.is_over:
             self._do(StagesReleased(self.closes[-1].fence))

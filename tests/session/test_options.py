@@ -29,6 +29,7 @@ from session.ids import ResponseId
 from session.item_events import (
     ItemShown,
 )
+from session.lifecycle import Life
 from session.socket_stimuli import ReaderStalled
 from session.stimuli import (
     InputCommitted,
@@ -369,7 +370,7 @@ def test_a_stalled_reader_without_an_answer_just_ends() -> None:
     d = Driver()
     d.do(ReaderStalled())
     assert d.said(ResponseFinished) == []
-    assert d.session.snapshot().state == "closing"
+    assert d.session.life is Life.CLOSING
 
 
 def test_a_commit_that_asks_has_no_options() -> None:

@@ -17,6 +17,7 @@ from session.item_events import (
 )
 from session.ledger.playback import PlaybackLedger
 from session.ledger.response import Response, ResponseLedger
+from session.lifecycle import Life
 from session.stimuli import (
     ItemCreated,
     ResponseCancelRequested,
@@ -68,7 +69,7 @@ def test_a_stage_that_has_lost_the_session_ends_it(stage: str) -> None:
         d.do(SpeechFailed(job.fence, job.seq, StageUnavailable("gone")))
     (done,) = d.said(ResponseFinished)
     assert (done.status, done.reason) == ("failed", "stage_lost")
-    assert d.session.snapshot().state == "closing"
+    assert d.session.life is Life.CLOSING
 
 
 def test_a_model_that_thinks_longer_is_waited_for() -> None:

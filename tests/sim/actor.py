@@ -24,6 +24,7 @@ from session.effects import (
 from session.errors import ClientError, LocalProtocolError, MalformedEvent
 from session.fence import Fence
 from session.ids import AttachmentId, IdFactory, SessionId
+from session.lifecycle import Life
 from session.machine import DuplexSession
 from session.model_profile import ModelProfile
 from session.outbox import Outbox
@@ -168,7 +169,7 @@ class Actor:
     @property
     def is_ending(self) -> bool:
         """Whether sockets do not change any more."""
-        return self.session.snapshot().state != "open"
+        return self.session.life is not Life.OPEN
 
     @property
     def has_mail(self) -> bool:

@@ -71,6 +71,8 @@ class SegmentMetrics:
     generated_tokens: int
     queued_ms: float = 0.0
     """For a place in the model's engine; not part of the other times."""
+    read_tokens: int = 0
+    """Text that the model read for it, what it remembers included; 0 if it hears sound itself."""
 
 
 @dataclass(frozen=True, slots=True)

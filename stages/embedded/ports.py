@@ -18,6 +18,11 @@ class Prompt:
     shared: tuple[str, ...]
     own: tuple[str, ...]
 
+    @property
+    def n_tokens(self) -> int:
+        """Its length."""
+        return len(self.shared) + len(self.own)
+
 
 @dataclass(frozen=True, slots=True)
 class Writing:

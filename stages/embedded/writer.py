@@ -28,12 +28,15 @@ class AnswerWriter:
         """Whether the limit of tokens is the client's, and not our own."""
         self._stream = SentenceStream()
         self._sentences = 0
+        self._read_tokens = 0
+        """Of the prompt, until the first sentence has told of them."""
         self._times = [time.perf_counter()]
 
     def write(self, model: TextModel, prompt: Prompt, writing: Writing) -> None:
         """Write until the model ends, has said enough, or nobody listens."""
         if self._answer.is_stopped:
             return  # before a worker was free
+        self._read_tokens = prompt.n_tokens
         is_full = model.write(prompt, writing, self._on_text)
         if self._answer.is_stopped:
             return
@@ -67,7 +70,8 @@ class AnswerWriter:
             return None
         later = gaps[1:]
         tpot_ms = sum(later) / len(later) if later else 0.0
-        return SegmentMetrics(gaps[0], tpot_ms, later, generated_tokens=len(gaps))
+        read, self._read_tokens = self._read_tokens, 0
+        return SegmentMetrics(gaps[0], tpot_ms, later, generated_tokens=len(gaps), read_tokens=read)
 
 
 def speakable(piece: str) -> str:

@@ -35,8 +35,10 @@ from session.item_events import (
     ItemView,
 )
 from session.realtime.dialects.openai import VENDOR_EVENTS
+from session.realtime.dialects.openai_shapes import usage_object
 from session.realtime.opening import ClientHabits
 from session.realtime.rate_limits import RateLimit
+from session.unit import SegmentMetrics
 from tests.realtime.openai_wire import CONFIG, OPENING, Projection
 from tests.realtime.samples import (
     CALL,
@@ -365,3 +367,21 @@ def test_sessions_are_not_resumed_here() -> None:
     again = socket_events.SessionResumed(SNAPSHOT, 2, "token")
     assert Projection().kinds(again) == []
     assert Projection().kinds(SessionCreated(snapshot())) == []
+
+
+def test_usage_adds_up_of_text_and_audio_that_went_in_and_came_out() -> None:
+    segments = (
+        SegmentMetrics(30.0, 10.0, (10.0,), 2, read_tokens=40),
+        SegmentMetrics(20.0, 0.0, (), 1),
+    )
+    finished = replace(FINISHED, metrics=segments, input_audio_ms=1_950)
+    usage = usage_object(finished).model_dump()
+    spoken = usage["output_token_details"]["audio_tokens"]
+    assert usage["input_token_details"] == {
+        "text_tokens": 40,
+        "audio_tokens": 20,
+        "cached_tokens": 0,
+    }
+    assert usage["output_token_details"] == {"text_tokens": 3, "audio_tokens": spoken}
+    assert (usage["input_tokens"], usage["output_tokens"]) == (60, 3 + spoken)
+    assert usage["total_tokens"] == 63 + spoken

@@ -58,9 +58,10 @@ class Accepted:
         of_items = [run for run in runs if run[1] >= ITEMS_FROM]
         if streamed != sorted(streamed) or of_items != sorted(of_items):
             raise Violation("law 1: a unit's samples are out of order")
-        if of_items and not unit.closes_input:
+        is_stream = not (unit.closes_input or unit.is_heard_only)
+        if of_items and is_stream:
             raise Violation("law 1: an item's audio is in the stream")
-        if not unit.closes_input and runs:
+        if is_stream and runs:
             if runs[0][0] < self._streamed:
                 raise Violation("law 1: the stream goes back")
             self._streamed = runs[-1][1]

@@ -48,7 +48,7 @@ class HandTextModel:
         """Remember what it was asked."""
         del history_tokens
         self.prompts.append((instructions, conversation))
-        return Prompt((), ())
+        return Prompt(("I",), tuple(instructions.split()))
 
     def write(self, prompt: Prompt, writing: Writing, on_text: Callable[[str], bool]) -> bool:
         """Give the pieces, one permit each and each a token."""

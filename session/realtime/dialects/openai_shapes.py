@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal
 
 from session import errors
@@ -41,7 +41,6 @@ from session.realtime.openai.objects import (
 from session.realtime.rate_limits import RateLimit
 from session.realtime.server_objects import InputTextPart, OutputTextPart
 from session.snapshot import SessionSnapshot
-from session.unit import SegmentMetrics
 
 DEFAULT_VOICE: Final = "default"
 """Shown where the client has named none."""
@@ -239,20 +238,17 @@ def status_details(event: ResponseFinished) -> StatusDetails | None:
 
 def usage_object(event: ResponseFinished) -> UsageObject:
     """Return what an answer took."""
-    input_tokens = -(-event.input_audio_ms // INPUT_MS_PER_TOKEN)
-    text_tokens = _generated(event.metrics)
-    audio_tokens = -(-event.playback.sent_ms // OUTPUT_MS_PER_TOKEN)
+    heard = -(-event.input_audio_ms // INPUT_MS_PER_TOKEN)
+    read = sum(segment.read_tokens for segment in event.metrics)
+    written = sum(segment.generated_tokens for segment in event.metrics)
+    spoken = -(-event.playback.sent_ms // OUTPUT_MS_PER_TOKEN)
     return UsageObject(
-        total_tokens=input_tokens + text_tokens + audio_tokens,
-        input_tokens=input_tokens,
-        output_tokens=text_tokens + audio_tokens,
-        input_token_details=InputTokenDetails(text_tokens=0, audio_tokens=input_tokens),
-        output_token_details=TokenDetails(text_tokens=text_tokens, audio_tokens=audio_tokens),
+        total_tokens=heard + read + written + spoken,
+        input_tokens=heard + read,
+        output_tokens=written + spoken,
+        input_token_details=InputTokenDetails(text_tokens=read, audio_tokens=heard),
+        output_token_details=TokenDetails(text_tokens=written, audio_tokens=spoken),
     )
-
-
-def _generated(segments: Sequence[SegmentMetrics]) -> int:
-    return sum(segment.generated_tokens for segment in segments)
 
 
 # --- errors -----------------------------------------------------------------------------------

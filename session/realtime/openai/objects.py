@@ -178,7 +178,7 @@ class InputTokenDetails(TokenDetails):
 
 
 class UsageObject(WireObject):
-    """What an answer took. Text is counted in the model's tokens, input text not at all.
+    """What an answer took. Text is counted in the model's tokens, as far as it reads or writes any.
 
     Audio is counted as the interface counts it: a token for 100 ms of input, for 50 ms of output.
     """

@@ -136,6 +136,16 @@ async def test_the_timing_of_tokens_is_told(rig: Rig) -> None:
     assert len(metrics.itls_ms) == 1
 
 
+async def test_what_the_model_read_is_told_once_an_answer(rig: Rig) -> None:
+    rig.model.pieces = ["It rains.", " It", " pours."]
+    first = (await rig.say(CHAT)).result.metrics
+    last = (await rig.append()).result.metrics
+    assert first is not None
+    assert last is not None
+    [(instructions, _)] = rig.model.prompts
+    assert (first.read_tokens, last.read_tokens) == (1 + len(instructions.split()), 0)
+
+
 async def test_screen_signs_are_not_said(rig: Rig) -> None:
     rig.model.pieces = ["1. **Hi**\n", "- `x` \U0001f600 y\n", "\U0001f600"]
     assert (await rig.say(CHAT)).result.text == "Hi"

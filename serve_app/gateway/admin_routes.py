@@ -1,12 +1,13 @@
 """The operator's routes about the whole replica: draining it, and taking that back."""
 
-from typing import Final, Protocol
+from typing import Final
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
 from serve_app.clock import unix_now_s
-from serve_app.gateway.draining import LONGEST_S, Draining
+from serve_app.gateway.draining import LONGEST_S
+from serve_app.gateway.gateway import Gateway
 from serve_app.gateway.http_answers import error_response, unstored
 from serve_app.gateway.http_body import fields_in, read_body, refuse_unknown
 from session.errors import DuplexError
@@ -17,16 +18,7 @@ WITHIN: Final = "within_s"
 MAX_BODY_BYTES: Final = 4096
 
 
-class AdminPlace(Protocol):
-    """What the routes need of the gateway."""
-
-    @property
-    def draining(self) -> Draining:
-        """The replica's drain."""
-        ...
-
-
-def add_routes(api: FastAPI, gateway: AdminPlace) -> None:
+def add_routes(api: FastAPI, gateway: Gateway) -> None:
     """Add the routes to the gateway's application."""
 
     @api.get(DRAIN_PATH)

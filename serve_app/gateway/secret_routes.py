@@ -1,24 +1,20 @@
 """The HTTP routes about client secrets, and answers for paths of that API that are not here."""
 
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
-from serve_app.access.client_secrets import ClientSecrets
-from serve_app.access.doorkeeper import Doorkeeper, Refusal
-from serve_app.access.quota_desk import QuotaDesk
+from serve_app.access.doorkeeper import Refusal
 from serve_app.clock import unix_now_s
+from serve_app.gateway.gateway import Gateway
 from serve_app.gateway.http_answers import error_response, unstored
 from serve_app.gateway.http_body import read_body
 from serve_app.gateway.http_door import path_in, refusal_response
 from serve_app.gateway.secret_desk import make_secret
 from serve_app.metrics.definitions import DOOR_REFUSALS
-from serve_app.metrics.meter import Meter
-from serve_app.ports import StageDirectory
 from session.errors import DuplexError, LimitError, UnsupportedOption
-from session.ids import IdFactory
 
 SECRETS_PATH: Final = "/v1/realtime/client_secrets"
 MAX_BODY_BYTES: Final = 524_288
@@ -34,40 +30,7 @@ NOT_HERE: Final[Mapping[str, str]] = {
 """Paths that clients of that API may ask for, and what there is instead."""
 
 
-class SecretPlace(Protocol):
-    """What the routes need of the gateway."""
-
-    @property
-    def secrets(self) -> ClientSecrets:
-        """The secrets in force."""
-        ...
-
-    @property
-    def door(self) -> Doorkeeper:
-        """Knows whose key a request has."""
-        ...
-
-    @property
-    def quotas(self) -> QuotaDesk:
-        """Knows how many secrets a client may make."""
-        ...
-
-    @property
-    def meter(self) -> Meter:
-        """Counts refusals."""
-        ...
-
-    @property
-    def ids(self) -> IdFactory:
-        """Makes values and ids."""
-        ...
-
-    async def directory(self) -> StageDirectory:
-        """Return the way to the stages; raise StageError."""
-        ...
-
-
-def add_routes(api: FastAPI, gateway: SecretPlace) -> None:
+def add_routes(api: FastAPI, gateway: Gateway) -> None:
     """Add the routes to the gateway's application."""
 
     @api.post(SECRETS_PATH)

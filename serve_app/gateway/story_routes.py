@@ -4,13 +4,13 @@ A session is known to the gateway that has it; there is one gateway (deploy/dupl
 """
 
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
+from serve_app.gateway.gateway import Gateway
 from serve_app.gateway.http_answers import error_response, unstored
-from serve_app.logs.session_records import SessionRecords
 from serve_app.logs.story_views import (
     SessionsView,
     StoryView,
@@ -18,32 +18,13 @@ from serve_app.logs.story_views import (
     open_view,
     story_view,
 )
-from serve_app.sessions.open_sessions import OpenSessions
 from session.errors import ClientError, MalformedEvent, UnsupportedOption
 
 SESSIONS_PATH: Final = "/admin/sessions"
 MOST: Final = 10_000
 
 
-class StoryPlace(Protocol):
-    """What the routes need of the gateway."""
-
-    @property
-    def sessions(self) -> OpenSessions:
-        """Those that are not over."""
-        ...
-
-    @property
-    def records(self) -> SessionRecords:
-        """The stories of those that are."""
-        ...
-
-    def now(self) -> float:
-        """Return the time on the sessions' clock."""
-        ...
-
-
-def add_routes(api: FastAPI, gateway: StoryPlace) -> None:
+def add_routes(api: FastAPI, gateway: Gateway) -> None:
     """Add the routes to the gateway's application."""
 
     @api.get(SESSIONS_PATH)
@@ -73,14 +54,14 @@ def read_limit(params: Mapping[str, str]) -> int:
     return limit
 
 
-def _sessions(gateway: StoryPlace, limit: int) -> SessionsView:
+def _sessions(gateway: Gateway, limit: int) -> SessionsView:
     now = gateway.now()
     going_on = [open_view(one.record.story, one.state, now=now) for one in gateway.sessions]
     over = [ended_view(one) for one in gateway.records.ended()]
     return SessionsView(open=going_on[::-1][:limit], ended=over[:limit])
 
 
-def _story(gateway: StoryPlace, session_id: str, limit: int) -> StoryView | None:
+def _story(gateway: Gateway, session_id: str, limit: int) -> StoryView | None:
     for actor in gateway.sessions:
         if actor.fence.session_id == session_id:
             story = actor.record.story
@@ -91,7 +72,7 @@ def _story(gateway: StoryPlace, session_id: str, limit: int) -> StoryView | None
     return None
 
 
-def _unknown(gateway: StoryPlace) -> UnsupportedOption:
+def _unknown(gateway: Gateway) -> UnsupportedOption:
     return UnsupportedOption(
         "no open session has this id, and none of the last "
         f"{gateway.records.most_ended} that ended (gateway.ended_stories); the log may have it",

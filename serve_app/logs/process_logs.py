@@ -15,7 +15,6 @@ import sys
 import traceback
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final
 
 import ray
@@ -27,7 +26,6 @@ from session.errors import LocalProtocolError
 PACKAGES: Final = ("serve_app", "stages", "session")
 FOLDER: Final = "duplex"
 """Within Ray's own folder of logs."""
-ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 
 class LineFormatter(logging.Formatter):

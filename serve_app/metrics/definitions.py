@@ -387,4 +387,3 @@ SPANS_DROPPED: Final = counter(
 
 METRICS: Final = tuple(value for value in globals().copy().values() if isinstance(value, Metric))
 """All of them, in the order of this file."""
-BY_NAME: Final = {metric.name: metric for metric in METRICS}

@@ -39,12 +39,11 @@ class OtelSpan:
         _W3C.inject(carrier, trace.set_span_in_context(self._span, Context()))
         return TraceParent(carrier[_HEADER])
 
-    def child(self, name: str, *, at_s: float, values: Values = NO_VALUES) -> "OtelSpan":
+    def child(self, name: str, *, at_s: float) -> "OtelSpan":
         """Begin a stretch within this one."""
         span = self._tracer.start_span(
             name,
             trace.set_span_in_context(self._span, Context()),
-            attributes=values,
             start_time=self._ns(at_s),
         )
         return OtelSpan(self._tracer, span, self._origin_ns)

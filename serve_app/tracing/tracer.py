@@ -33,7 +33,7 @@ class Span(Protocol):
         """What to hand to another process."""
         ...
 
-    def child(self, name: str, *, at_s: float, values: Values = NO_VALUES) -> "Span":
+    def child(self, name: str, *, at_s: float) -> "Span":
         """Begin a stretch within this one, in the same process."""
         ...
 

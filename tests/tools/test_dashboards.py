@@ -13,12 +13,14 @@ import pytest
 import yaml
 
 from serve_app.metrics import definitions as d
-from serve_app.metrics.definitions import BY_NAME, METRICS
+from serve_app.metrics.definitions import METRICS
 from serve_app.metrics.metric import Kind, Metric
 from tools.dashboards.alerts import ALERTS, RECORDINGS
 from tools.dashboards.board import Panel
 from tools.dashboards.files import BOARDS, GRAFANA, expressions, generated
 from tools.dashboards.promql import QueryError, observed, quantile, rate, raw, series, value
+
+BY_NAME = {metric.name: metric for metric in METRICS}
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / GRAFANA).glob("*.json"))

@@ -74,7 +74,7 @@ def check_only_one(replicas: int) -> None:
     What hands a deploy file to Serve need not have checked it, and then one client in two would
     come back to a gateway that does not know its session.
     """
-    if replicas > 1:
+    if replicas != 1:
         only_one = "must be 1: a session can not move to another gateway yet"
         raise SettingsError([Fault("deployments: Gateway: num_replicas", only_one)])
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,6 +19,7 @@ from tests.fakes.wire import append, client, update
 from tests.support.bad_input import BAD, MEBIBYTE
 from tests.support.serve_cluster import UNHURRIED, ServeCluster
 from tests.support.wire_order import ANSWER
+from tools.running_service import is_ready
 
 AUTO: dict[str, Any] = {"extra_body": {"auto_response": True}}
 PATIENCE_S = 150.0
@@ -235,6 +237,8 @@ async def test_a_dead_gateway_frees_its_sessions(service: ServeCluster) -> None:
 
 
 def test_health_and_models_say_what_runs(service: ServeCluster) -> None:
+    while not is_ready(service.port):  # a stage that has not answered yet holds nobody up
+        time.sleep(0.1)
     with urllib.request.urlopen(f"http://{service.address}/health") as answer:
         assert json.loads(answer.read())["status"] == "ok"
     with urllib.request.urlopen(f"http://{service.address}/v1/models") as answer:

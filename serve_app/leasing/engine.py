@@ -51,6 +51,8 @@ class EngineProcess:
     tracer: Tracer
     end: Callable[[str], None]
     """Called with the reason when the model has died."""
+    settle: Callable[[], None]
+    """Called once, when all is there that stays until the end."""
 
 
 class Engine(Generic[DoorT]):
@@ -72,6 +74,7 @@ class Engine(Generic[DoorT]):
         self._meter = process.meter
         self._tracer = process.tracer
         self._end_process = process.end
+        self._settle_process = process.settle
         self._watch: asyncio.Task[None] | None = None
         self.book = LeaseBook(max_sessions=limits.max_sessions, ttl_s=limits.lease_ttl_s)
         self._releasing: dict[HeldLease, asyncio.Task[None]] = {}
@@ -81,6 +84,7 @@ class Engine(Generic[DoorT]):
         """Warm the model up and begin to look after the leases."""
         self._show()
         await self._model.warm_up()
+        self._settle_process()
         self._is_warm = True
         self._meter.set(ENGINE_STARTED, unix_now_s(), self.stage)
         self._watch = asyncio.create_task(self._watch_model())  # noqa: TID251 - ends the process

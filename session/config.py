@@ -161,8 +161,6 @@ class SessionLimits:
     """A new connection must have configured its session within this."""
     stage_timeout_s: float = 30.0
     """A stage that has not answered a call within this has failed it."""
-    heartbeat_s: float = 20.0
-    """How often an idle connection is probed."""
     max_continuations: int = 64
     """Units of silence fed on while an answer lasts and the user says nothing."""
     max_continuations_turn_mode: int = 8

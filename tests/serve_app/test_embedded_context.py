@@ -68,13 +68,20 @@ def aloud(words: str) -> dict[str, Any]:
 
 async def answer(line: ClientConnection, *items: dict[str, Any], **response: Any) -> dict[str, Any]:
     """Create items, ask, and return the one item that is answered."""
+    (item,) = (await finished(line, *items, **response))["output"]
+    return dict(item)
+
+
+async def finished(
+    line: ClientConnection, *items: dict[str, Any], **response: Any
+) -> dict[str, Any]:
+    """Create items, ask, and return the answer as its end tells it."""
     for item in items:
         await line.send(client("conversation.item.create", item=item))
     await line.send(client("response.create", response=response))
     done = (await until(line, "response.done"))[-1]["response"]
     assert done["status"] == "completed"
-    (item,) = done["output"]
-    return dict(item)
+    return dict(done)
 
 
 def words(item: dict[str, Any]) -> str:
@@ -89,7 +96,11 @@ async def test_a_guest_is_greeted_called_for_and_remembered() -> None:
         await hear(line)
         await line.send(client("session.update", session=RECEPTION))
         assert (await hear(line))["type"] == "session.updated"
-        assert "Aurora" in words(await answer(line))
+        greeting = await finished(line)
+        assert "Aurora" in words(greeting["output"][0])
+        usage = greeting["usage"]
+        assert usage["input_tokens"] == usage["input_token_details"]["text_tokens"] > 10
+        assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
         called = await answer(line, text("user", "What is the weather in Paris in celsius?"))
         assert called["name"] == "get_weather"
         assert json.loads(called["arguments"]) == {"city": "Paris", "unit": "celsius"}

@@ -37,7 +37,7 @@ class HttpDoor:
         door: Doorkeeper,
         admin: AdminDoor,
         refused: Callable[[str, Refusal], None],
-        key_paths: tuple[str, ...] = KEY_PATHS,
+        key_paths: tuple[str, ...],
     ) -> None:
         self._app = app
         self._door = door

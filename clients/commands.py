@@ -4,7 +4,7 @@ import base64
 import json
 from collections.abc import Mapping
 
-Command = dict[str, object]
+Command = Mapping[str, object]
 
 
 def as_text(command: Command) -> str:

@@ -256,5 +256,8 @@ def _quiet_environment() -> None:
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     # What it needs lies in the model's folder; nothing is to be looked for anywhere else.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    # On a CPU vLLM would bind the threads of every engine to the same cores, as if there were no
+    # other engine; on two cores both stages would share the first one.
+    os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
     # A fork after torch has used threads hangs.
     os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")

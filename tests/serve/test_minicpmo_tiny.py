@@ -318,28 +318,36 @@ async def engine_processes(service: ServeCluster, actor: str) -> list[Process]:
     return found
 
 
-@pytest.mark.parametrize("victim", ["the engine", "its actor"])
 @pytest.mark.parametrize(
-    ("actor", "reason"), [("Stage0Actor", "stage0_lost"), ("Stage1Actor", "stage1_lost")]
+    ("actor", "reason", "other"),
+    [
+        ("Stage0Actor", "stage0_lost", "Stage1Actor"),
+        ("Stage1Actor", "stage1_lost", "Stage0Actor"),
+    ],
 )
-async def test_a_dead_engine_ends_its_sessions_with_words_and_leaves_no_process(
-    service: ServeCluster, actor: str, reason: str, victim: str
+async def test_a_dead_engine_ends_its_sessions_with_words_and_nothing_outlives_its_owner(
+    service: ServeCluster, actor: str, reason: str, other: str
 ) -> None:
-    processes = await engine_processes(service, actor)
+    """One stage loses its engine, the other its actor, so that both start again at once.
+
+    What a session is told of a dead actor is in test_service.py.
+    """
+    lost = {name: await engine_processes(service, name) for name in (actor, other)}
     async with dial(service) as line:
         caller = await Caller(line, GOES_ON).open()
         await caller.say_until("response.audio.delta")
-        target = processes[0].pid if victim == "the engine" else service.worker(actor)
-        os.kill(target, signal.SIGKILL)
+        os.kill(lost[actor][0].pid, signal.SIGKILL)
         with suppress(ConnectionClosed):
             while True:
                 await caller.hear()
         assert caller.heard[-1]["type"] == "session.expired"
         assert caller.heard[-1]["reason"] == reason
         assert line.close_code == 1011
-    assert len(await engine_processes(service, actor)) == len(processes)
-    while any(map(is_alive, processes)):  # noqa: ASYNC110 - no event crosses the process
-        await asyncio.sleep(0.1)
+    os.kill(service.worker(other), signal.SIGKILL)
+    for name, processes in lost.items():
+        assert len(await engine_processes(service, name)) == len(processes)
+        while any(map(is_alive, processes)):  # noqa: ASYNC110 - no event crosses the process
+            await asyncio.sleep(0.1)
 
 
 # --- metrics ------------------------------------------------------------------------------------

@@ -19,6 +19,8 @@ CODE := session stages serve_app clients tests tools
 # How many processes share the tests that need nothing but a core; never more than four.
 WORKERS ?= logical
 SHARED := -n $(WORKERS) --maxprocesses 4
+# An engine takes two gigabytes, and a core while it starts.
+ENGINES := -n $(WORKERS) --maxprocesses 2
 
 export RAY_USAGE_STATS_ENABLED ?= 0
 export VLLM_NO_USAGE_STATS ?= 1
@@ -84,7 +86,7 @@ test-models: $(VENV)/.dev vllm-where-it-fits ## tests that run models, the packa
 
 test-vllm: $(VENV)/.dev vllm-where-it-fits ## tests on vLLM's engine, on the CPU
 	@if [ -e $(VLLM_STAMP) ]; then \
-	  $(BIN)/python -m pytest --group=vllm $(ARGS); \
+	  $(BIN)/python -m pytest --group=vllm $(ENGINES) $(ARGS); \
 	else \
 	  echo "== LEFT OUT: no test on vLLM's engine was run"; \
 	fi

@@ -5,11 +5,13 @@ Files that need a package which this machine can not have are left out, and the 
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
 
 from tests.support import judged_wire
+from tests.support.engines_apart import EnginesApart
 from tests.support.groups import GROUPS, group_of, looks_into, lost_test
 from tests.support.left_out import ROOT, missing, needs_more_than_is_here
 from tests.support.serve_cluster import ServeCluster, serve_cluster
@@ -89,6 +91,12 @@ def pytest_terminal_summary(
         terminalreporter.line(f"not installed: {', '.join(sorted(missing()))}; so not run:")
         for path in left_out:
             terminalreporter.line(f"  {path.relative_to(ROOT)}")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> EnginesApart | None:
+    """Keep the tests of an engine in one process; None is xdist's own choice."""
+    return EnginesApart(config, log) if config.getoption("group") == "vllm" else None
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -4,12 +4,12 @@ import asyncio
 import sys
 from pathlib import Path
 
-from tests.support.minicpmo_engine import running_engine
+from tests.support.running_minicpmo import running_minicpmo
 
 
 async def run(folder: Path) -> None:
     """Say when the engine runs, and wait."""
-    async with running_engine(folder):
+    async with running_minicpmo(folder):
         sys.stdout.write("running\n")
         sys.stdout.flush()
         await asyncio.Event().wait()

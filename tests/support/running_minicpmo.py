@@ -3,9 +3,9 @@
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from stages.engine.engine import ResumableEngine
 from stages.engine.values import Embeddings
@@ -23,13 +23,14 @@ from stages.minicpmo.tap import TapReceiver
 from stages.minicpmo.tokenizer import Tokenizer
 from stages.minicpmo.unit_model import EngineUnitModel
 
+PROBE: Final = "tests.support.vllm_probe.ProbedTap"
 TINY: dict[str, Any] = {
     "device": "cpu",
     "dtype": "float32",
     "language_model": {
         "max_sessions": 10,
         "session_tokens": 1024,
-        "max_num_batched_tokens": 128,
+        "max_num_batched_tokens": 64,
         "kv_cache_memory_bytes": 32 << 20,
         "enforce_eager": True,
     },
@@ -94,15 +95,16 @@ class RunningMiniCPMO:
 
 @asynccontextmanager
 async def running_minicpmo(folder: Path) -> AsyncIterator[RunningMiniCPMO]:
-    """Start everything, as the stage's own loader does; end it at the end."""
+    """Start everything, as the stage's own loader does, with a probe; end it at the end."""
     settings = read_settings({**TINY, "checkpoint": str(folder)})
-    args = engine_settings(settings, folder)
+    args = replace(engine_settings(settings, folder), worker_extension_cls=PROBE)
     backend = VllmBackend(args, time.monotonic)
     engine = ResumableEngine(args, backend, time.monotonic)
     await engine.start()
     tap = TapReceiver()
     await tap.start()
     await engine.call_worker("tap_open", tap.address)
+    await engine.call_worker("probe")
     config, tokenizer = read_config(folder), Tokenizer(folder)
     ear = SpoilingEar(load_ear(settings, folder, config))
     loaded = Loaded(

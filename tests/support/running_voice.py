@@ -31,6 +31,7 @@ from stages.minicpmo.talker_condition import TalkerCondition
 from stages.minicpmo.talker_unit import Codes
 from stages.minicpmo.voice_memory import VoiceMemory
 
+PROBE: Final = "tests.support.vllm_probe.LogitsProbe"
 TINY_VOICE: Final[dict[str, Any]] = {
     "device": "cpu",
     "dtype": "float32",
@@ -168,15 +169,17 @@ class Mouth:
 
 @asynccontextmanager
 async def running_voice(checkpoint: Path, voice: Path) -> AsyncIterator[RunningVoice]:
-    """Start everything, as the stage's own loader does; end it at the end."""
+    """Start everything, as the stage's own loader does, with a probe; end it at the end."""
     own = {"folder": str(voice), "max_batch": 4}
     settings = read_settings({**TINY_VOICE, "checkpoint": str(checkpoint), "voice": own})
     config = read_config(checkpoint)
     args = talker_engine_settings(settings, checkpoint, config.tts)
+    args = replace(args, worker_extension_cls=PROBE)
     backend = VllmBackend(args, time.monotonic)
     engine = ResumableEngine(args, backend, time.monotonic)
     await engine.start()
     try:
+        await engine.call_worker("probe")
         condition = load_condition(settings, checkpoint, config)
         talker = NotingTalker(engine, condition, talker_setup(settings, config.tts))
         loaded = load_sound(settings, checkpoint, talker)

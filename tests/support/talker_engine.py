@@ -1,30 +1,20 @@
 """MiniCPM-o's talker in vLLM on the CPU."""
 
-import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import torch
 
 from session.ids import RequestId, SessionId
 from stages.contract import Speech
 from stages.engine.engine import ResumableEngine
-from stages.engine.settings import EngineSettings
-from stages.engine.vllm_backend import VllmBackend
 from stages.minicpmo.checkpoint import load_tensors
 from stages.minicpmo.config import read_config
 from stages.minicpmo.talker import Talker, TalkerSetup, UnitCodes
-from stages.minicpmo.talker_args import talker_engine_fields
 from stages.minicpmo.talker_condition import TalkerCondition
 from stages.minicpmo.talker_policy import PUBLISHED_TALKER
 from stages.minicpmo.talker_unit import RECORDED_RULES
-from tests.support.minicpmo_engine import tiny_settings
-
-PROBE: Final = "tests.support.vllm_probe.LogitsProbe"
-SESSION_TOKENS: Final = 512
 
 
 @dataclass(slots=True, eq=False)
@@ -58,36 +48,16 @@ class TalkerEngine:
         return rows, best, mass
 
 
-def talker_settings(folder: Path) -> EngineSettings:
-    """Return settings for the tiny checkpoint on a CPU."""
-    fields = talker_engine_fields(read_config(folder).tts, is_v2_runner=False)
-    fields["worker_extension_cls"] = PROBE
-    return replace(
-        tiny_settings(folder),
-        **fields,
-        max_model_len=SESSION_TOKENS,
-        session_tokens=SESSION_TOKENS,
+def talker_on(engine: ResumableEngine, folder: Path, session_tokens: int) -> TalkerEngine:
+    """Return a checkpoint's talker, with the rules of the recording, on an engine that runs it."""
+    config = read_config(folder)
+    condition = TalkerCondition.from_tensors(
+        config.tts,
+        load_tensors(folder, config, ("tts",)),
+        torch.device("cpu"),
+        torch.float32,
     )
-
-
-@asynccontextmanager
-async def running_talker(folder: Path) -> AsyncIterator[TalkerEngine]:
-    """Run an engine on a checkpoint."""
-    settings = talker_settings(folder)
-    engine = ResumableEngine(settings, VllmBackend(settings, time.monotonic), time.monotonic)
-    await engine.start()
-    try:
-        await engine.call_worker("probe")
-        config = read_config(folder)
-        condition = TalkerCondition.from_tensors(
-            config.tts,
-            load_tensors(folder, config, ("tts",)),
-            torch.device("cpu"),
-            torch.float32,
-        )
-        setup = TalkerSetup.of(
-            config.tts, RECORDED_RULES, PUBLISHED_TALKER, session_tokens=SESSION_TOKENS
-        )
-        yield TalkerEngine(engine, Talker(engine, condition, setup), condition, setup)
-    finally:
-        await engine.stop()
+    setup = TalkerSetup.of(
+        config.tts, RECORDED_RULES, PUBLISHED_TALKER, session_tokens=session_tokens
+    )
+    return TalkerEngine(engine, Talker(engine, condition, setup), condition, setup)

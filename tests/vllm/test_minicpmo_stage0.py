@@ -3,13 +3,10 @@
 import asyncio
 import io
 import threading
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import pytest_asyncio
 from PIL import Image
 
 from session.config import RuntimeConfig
@@ -22,7 +19,7 @@ from stages.contract import Appended
 from stages.minicpmo.stage0 import MiniCPMOStage0
 from tests.stages.minicpmo.vectors import FOLDER, load
 from tests.support.models import settle
-from tests.support.running_minicpmo import RunningMiniCPMO, running_minicpmo
+from tests.support.running_minicpmo import RunningMiniCPMO
 from tests.support.stage0_talk import Said, Talk, second
 
 pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session")]
@@ -31,12 +28,6 @@ ROWS_ALIKE = 1e-5
 UNITS = 12
 NOT_A_NUMBER = float("nan")
 FREE_RUN = load("free_run.json")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def whole(tiny_folder: Path) -> AsyncIterator[RunningMiniCPMO]:
-    async with running_minicpmo(tiny_folder) as running:
-        yield running
 
 
 @pytest.fixture

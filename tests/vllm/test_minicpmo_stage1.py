@@ -1,12 +1,11 @@
 """MiniCPM-o's Stage1 on the real engine: from words and hidden rows to sound, by session."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-import pytest_asyncio
 
 from session.config import RuntimeConfig
 from session.errors import AdmissionRefused, StageRefused
@@ -16,10 +15,9 @@ from stages.contract import Speech
 from stages.minicpmo.loading_voice import load_token2wav
 from stages.minicpmo.schedule import CODE_SAMPLES, HELD_BACK_SAMPLES, LOOK_AHEAD
 from stages.minicpmo.talker_unit import Codes
-from stages.minicpmo.tiny_voice import tiny_voice_folder
 from stages.minicpmo.voice_memory import VoiceMemory, VoiceSizes
 from stages.minicpmo.voice_pcm import voice_pcm
-from tests.support.running_voice import Mouth, RunningVoice, running_voice
+from tests.support.running_voice import Mouth, RunningVoice
 
 pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session")]
 
@@ -27,15 +25,6 @@ UNITS = range(5)
 ALIKE = 16
 """Of 32768. A batch changes mel in its last digits, and the pitch shows it: 3 was measured."""
 Turn = list[list[SpeechChunk]]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def voice(
-    tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[RunningVoice]:
-    folder = tiny_voice_folder(tmp_path_factory.mktemp("voice"))
-    async with running_voice(tiny_folder, folder) as running:
-        yield running
 
 
 def sound(turn: Turn) -> np.ndarray:

@@ -18,7 +18,7 @@ from tests.support.serve_cluster import ServeCluster, serve_cluster
 
 TIMEOUTS_S = {
     "models": 120,
-    "vllm": 180,
+    "vllm": 300,
     "serve": 300,
     "browser": 300,
     "clients": 300,

@@ -25,8 +25,6 @@ ENVIRONMENT = {
     "RAY_metrics_report_interval_ms": "1000",
     "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "0.5",
     "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "0.5",
-    # Else vLLM binds each engine to the same cores, as if there were no other: on two to the first.
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     # So that workers find the packages, and the actors that tests define.
     "PYTHONPATH": str(ROOT),
 }

@@ -23,8 +23,8 @@ SESSIONS = 9
 HIDDEN = 128
 FIRST_ID = 1000
 VOCAB = 151748
-SHARED_CORES = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
-"""Else vLLM binds each engine to the same cores, as if there were no other: on two to the first."""
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+"""Engines run beside each other here; as many threads as there are cores would wait for each other."""
 
 Rows = dict[int, npt.NDArray[np.float32]]
 """Hidden rows by position."""

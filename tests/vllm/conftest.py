@@ -16,7 +16,7 @@ from tests.support.running_minicpmo import RunningMiniCPMO, running_minicpmo
 from tests.support.running_voice import RunningVoice, running_voice
 from tests.support.talker_engine import TalkerEngine, talker_on
 from tests.support.tiny_minicpmo import golden_texts
-from tests.support.vllm_rig import SHARED_CORES, VllmRig, start_rig
+from tests.support.vllm_rig import ONE_THREAD, VllmRig, start_rig
 
 ENGINES: Final = set(ENGINE_OF.values())
 
@@ -36,7 +36,7 @@ def _environment() -> None:
     """Let engines find nothing outside, and share the cores with each other."""
     for name in ("HF_HUB_OFFLINE", "VLLM_NO_USAGE_STATS", "DO_NOT_TRACK"):
         os.environ.setdefault(name, "1")
-    for name, value in SHARED_CORES.items():
+    for name, value in ONE_THREAD.items():
         os.environ.setdefault(name, value)
 
 

@@ -24,7 +24,7 @@ HIDDEN = 128
 FIRST_ID = 1000
 VOCAB = 151748
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
-"""Engines run beside each other here; as many threads as there are cores would wait for each other."""
+"""Engines run beside each other here; one thread for each core would have them wait in turns."""
 
 Rows = dict[int, npt.NDArray[np.float32]]
 """Hidden rows by position."""

@@ -22,7 +22,7 @@ from typing import Final
 from clients.arguments import positive
 from clients.connecting import API_KEY_VARIABLE, DEFAULT_URL
 from clients.echo_bench import measure_echo
-from clients.levels import speech_spans
+from clients.levels import SpeechSpan, speech_spans
 from clients.load_plan import LoadPlan, SessionSamples
 from clients.load_report import (
     LATE_MS,
@@ -37,7 +37,7 @@ from clients.presets import AUTO, PRESET_NAMES, preset
 from clients.provenance import provenance
 from clients.stats import Summary
 from clients.synthetic import bursts
-from clients.wav import read_wav
+from clients.wav import Recording, read_wav
 
 COMPLETED: Final = 0
 NONE_COMPLETED: Final = 1
@@ -45,6 +45,8 @@ USAGE: Final = 2
 
 _PROGRESS_EVERY_S: Final = {True: 1.0, False: 10.0}
 _OVERLOAD_SHARE: Final = 0.05
+PAUSE_S: Final = 4.0
+"""Silence between two times that a recording is said; else a turn would never end."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -96,7 +98,11 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the whole report here")
     parser.add_argument("--preset", choices=PRESET_NAMES, default=AUTO, help="default: auto")
     parser.add_argument(
-        "--in", dest="input", type=Path, metavar="FILE.wav", help="say this again and again"
+        "--in",
+        dest="input",
+        type=Path,
+        metavar="FILE.wav",
+        help=f"say this again and again, {PAUSE_S:g} s after each other",
     )
     parser.add_argument(
         "--ramp-s", type=float, default=2.0, help="start the sessions over this; %(default)s"
@@ -173,10 +179,14 @@ def summary_lines(report: LoadReport) -> list[str]:
     if summary.appends and not summary.responses:
         lines.append(
             "WARNING: nobody was answered, so there is nothing to measure; a model that "
-            "understands words needs some: --in tests/data/austen_0870.wav"
+            "understands words needs some, with an end within --seconds: "
+            "--in tests/data/austen_0870.wav"
         )
     if summary.refusals:
-        lines.append("NOTE: sessions were refused; the deploy file's max_sessions is the limit")
+        lines.append(
+            "NOTE: sessions were refused; the deploy file's max_sessions is the limit, and a "
+            "client that was cut off keeps its slot for disconnect_grace_s"
+        )
     if summary.appends and summary.late_sends > _OVERLOAD_SHARE * summary.appends:
         lines.append(
             "WARNING: much was sent late, so these figures describe the generator or its machine "
@@ -223,8 +233,7 @@ def _plan(arguments: argparse.Namespace) -> LoadPlan:
     if arguments.input is None:
         recording, spans = bursts()
     else:
-        recording = read_wav(arguments.input)
-        spans = speech_spans(recording)
+        recording, spans = said_with_pauses(read_wav(arguments.input))
     return LoadPlan(
         url=arguments.url,
         settings=preset(arguments.preset),
@@ -237,6 +246,12 @@ def _plan(arguments: argparse.Namespace) -> LoadPlan:
         commits=arguments.commit,
         api_key=arguments.api_key,
     )
+
+
+def said_with_pauses(recording: Recording) -> tuple[Recording, tuple[SpeechSpan, ...]]:
+    """Return a recording that can be said again and again, and where there is speech in it."""
+    pause = bytes(2 * round(PAUSE_S * recording.rate_hz))
+    return Recording(recording.pcm + pause, recording.rate_hz), tuple(speech_spans(recording))
 
 
 def _echo_s(plan: LoadPlan) -> float:

@@ -7,12 +7,15 @@ The flow is explained, step by step, in docs/clients.md.
 
 import argparse
 import asyncio
+import os
+import sys
 import time
 from pathlib import Path
 
 from clients import embedded
-from clients.connecting import DEFAULT_URL
+from clients.connecting import API_KEY_VARIABLE, DEFAULT_URL
 from clients.duplex import DuplexClient
+from clients.errors import DuplexClientError
 from clients.events import OutputAudioCleared, PlaybackAcknowledged, ResponseDone, ServerEvent
 from clients.playback import PlaybackClock
 from clients.responses import ResponseHandle
@@ -20,21 +23,27 @@ from clients.session_config import with_input
 from clients.source import RecordingSource
 from clients.wav import Recording, read_wav
 
-TIMEOUT_S = 120.0
+TIMEOUT_S = 60.0
 
 
 async def barge_in(
-    url: str, question: Recording, interruption: Recording, *, after_ms: int
+    url: str,
+    question: Recording,
+    interruption: Recording,
+    *,
+    after_ms: int,
+    api_key: str | None = None,
 ) -> tuple[ResponseHandle, ResponseHandle, int]:
     """Ask, interrupt once `after_ms` of the answer were heard, and wait for the next answer.
 
     Returns the interrupted answer, the one after it, and how much was heard of the first, in ms.
+    Raises TimeoutError if nothing was interrupted: the answer was too short for it.
     """
     speaker = PlaybackClock()
     settings = with_input(embedded.create_duplex_session_config(), rate_hz=question.rate_hz)
     async with (
         asyncio.timeout(TIMEOUT_S),
-        DuplexClient(url, settings, observers=(speaker.observe,)) as client,
+        DuplexClient(url, settings, api_key=api_key, observers=(speaker.observe,)) as client,
         asyncio.TaskGroup() as group,
     ):
         microphone = _Microphone(client, speaker, question.rate_hz)
@@ -86,10 +95,11 @@ class _Microphone:
                 await self._client.ack_playback(ack.response_id, ack.played_ms)
 
 
-def main() -> None:
-    """Run the example and print what happened."""
+def main() -> int:
+    """Run the example, print what happened and return the exit status."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--url", default=DEFAULT_URL)
+    parser.add_argument("--api-key", default=os.environ.get(API_KEY_VARIABLE))
     parser.add_argument("--in", dest="question", type=Path, required=True)
     parser.add_argument("--interrupt", type=Path, required=True)
     parser.add_argument("--after-ms", type=int, default=1000, help="of the answer heard")
@@ -97,13 +107,30 @@ def main() -> None:
     question, interruption = read_wav(arguments.question), read_wav(arguments.interrupt)
     if question.rate_hz != interruption.rate_hz:
         parser.error("both recordings must have the same sample rate")
-    first, second, heard_ms = asyncio.run(
-        barge_in(arguments.url, question, interruption, after_ms=arguments.after_ms)
+    interrupting = barge_in(
+        arguments.url,
+        question,
+        interruption,
+        after_ms=arguments.after_ms,
+        api_key=arguments.api_key,
     )
+    try:
+        first, second, heard_ms = asyncio.run(interrupting)
+    except DuplexClientError as error:
+        print(f"barge_in: {error}", file=sys.stderr)
+        return 1
+    except TimeoutError:
+        print(
+            f"barge_in: nothing was interrupted within {TIMEOUT_S:g} s; if the answer was over "
+            "before, ask for a longer one, or interrupt sooner: --after-ms 500",
+            file=sys.stderr,
+        )
+        return 1
     print(f"first answer: {first.transcript!r}, {first.status} ({first.reason})")
     print(f"              {len(first.audio) / 48:.0f} ms came, {heard_ms} ms were heard")
     print(f"next answer:  {second.transcript!r}, {second.status}")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clients.load import main, run_share, summary_lines
+from clients.load import PAUSE_S, main, run_share, said_with_pauses, summary_lines
 from clients.load_plan import LoadPlan, SessionSamples
 from clients.load_report import LoadReport, session_figures, summarize_load
 from clients.load_session import LoadSession
@@ -268,3 +268,12 @@ def test_a_number_of_sessions_is_above_zero(
         main([f"--sessions={number}"])
     assert stopped.value.code == 2
     assert "not a whole number above zero" in capsys.readouterr().err
+
+
+def test_a_recording_that_is_said_again_and_again_has_an_end_each_time() -> None:
+    recording, spans = bursts()
+    said, found = said_with_pauses(recording)
+    assert said.pcm.startswith(recording.pcm)
+    assert said.seconds == recording.seconds + PAUSE_S
+    assert len(found) == len(spans)
+    assert all(span.end_ms <= recording.seconds * 1000 for span in found)

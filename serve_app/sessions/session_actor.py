@@ -246,7 +246,8 @@ class SessionActor:
             return [self._resume(content, attachment)]
         if not self._session.heeds(attachment):
             return []  # before its audio is mixed up with that of the socket which has its place
-        return [Received(attachment, command) for command in await self._commands(content)]
+        commands = await self._commands(content, attachment)
+        return [Received(attachment, command) for command in commands]
 
     def _resume(self, asked: SessionResumeAsked, attachment: AttachmentId) -> Stimulus:
         """Add what the journal can offer."""
@@ -254,11 +255,13 @@ class SessionActor:
         offer = self.outbound.outbox.offer(seq, now=self._world.clock.now())
         return ResumeRequested(attachment, asked.resume_token, seq, offer, asked.event_id)
 
-    async def _commands(self, content: Command | Stimulus) -> Sequence[AttachedCommand]:
+    async def _commands(
+        self, content: Command | Stimulus, attachment: AttachmentId
+    ) -> Sequence[AttachedCommand]:
         """Say what a client's command means to the kernel."""
         match content:
             case AudioReceived():
-                return [await self._appended(content)]
+                return [await self._appended(content, attachment)]
             case ItemReceived():
                 return [await item_created(content, self._session.config)]
             case InputCommitted():
@@ -284,11 +287,14 @@ class SessionActor:
         )
         return EventRefused(error, acked.event_id)
 
-    async def _appended(self, received: AudioReceived) -> AttachedCommand:
+    async def _appended(self, received: AudioReceived, attachment: AttachmentId) -> AttachedCommand:
         if received.video_frames and not self._world.directory.descriptor.profile.video_input:
             return EventRefused(no_video(), received.event_id)
         return await self._audio.append(
-            received, self._session.config, wants_scores=self._session.wants_speech_scores
+            received,
+            attachment,
+            self._session.config,
+            wants_scores=self._session.wants_speech_scores,
         )
 
     async def _rest_of_item(self) -> list[AttachedCommand]:

@@ -24,7 +24,7 @@ def make_ipc_folder(base: Path | None = None) -> Path:
     """
     place = base if base is not None else Path(tempfile.gettempdir())
     for left in place.glob(f"{PREFIX}*"):
-        if _is_orphan(left):
+        if is_orphan(left):
             shutil.rmtree(left, ignore_errors=True)
     return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=place))
 
@@ -45,12 +45,17 @@ def keep_temporary_files_apart() -> None:
     os.environ["TMPDIR"] = tempfile.tempdir = str(process_ipc_folder())
 
 
-def _is_orphan(folder: Path) -> bool:
+def is_orphan(folder: Path) -> bool:
+    """Whether a folder of this kind is there, this user's, and its process is not."""
     number = folder.name.removeprefix(PREFIX).partition("-")[0]
-    if not number.isdecimal() or folder.is_symlink() or folder.stat().st_uid != os.getuid():
+    if not number.isdecimal() or folder.is_symlink():
         return False
     try:
+        if folder.stat().st_uid != os.getuid():
+            return False
         os.kill(int(number), 0)
+    except FileNotFoundError:
+        return False  # another process that starts now has taken it away
     except ProcessLookupError:
         return True
     except (PermissionError, OverflowError):

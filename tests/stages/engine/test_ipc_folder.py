@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stages.engine.ipc_folder import PREFIX, make_ipc_folder
+from stages.engine.ipc_folder import PREFIX, is_orphan, make_ipc_folder
 
 
 def dead_pid() -> int:
@@ -60,3 +60,35 @@ def test_what_an_engine_leaves_goes_with_it_or_with_the_next_one(tmp_path: Path)
     assert len(list(left.iterdir())) == 2
     assert run("ends") == 0
     assert list(tmp_path.iterdir()) == []
+
+
+TOGETHER = """
+import sys
+from pathlib import Path
+from stages.engine.ipc_folder import make_ipc_folder
+sys.stdin.readline()
+make_ipc_folder(Path(sys.argv[1]))
+"""
+
+
+def test_processes_that_start_together_may_take_the_same_folders_away(tmp_path: Path) -> None:
+    gone = dead_pid()
+    for number in range(200):
+        (tmp_path / f"{PREFIX}{gone}-{number}").mkdir()
+    command = [sys.executable, "-c", TOGETHER, str(tmp_path)]
+    starting = [subprocess.Popen(command, stdin=subprocess.PIPE, text=True) for _ in range(3)]
+    for process in starting:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in starting:
+        process.communicate()
+    assert [process.returncode for process in starting] == [0, 0, 0]
+    assert not list(tmp_path.glob(f"{PREFIX}{gone}-*"))
+
+
+def test_a_folder_that_has_just_gone_is_nobodys(tmp_path: Path) -> None:
+    gone = tmp_path / f"{PREFIX}{dead_pid()}-gone"
+    assert not is_orphan(gone)
+    gone.mkdir()
+    assert is_orphan(gone)

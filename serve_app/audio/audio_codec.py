@@ -96,10 +96,6 @@ class InputConverter:
         self._carry = b""
         return self._end_stream()
 
-    def forget_cut_sample(self) -> None:
-        """Forget the piece of a sample that came last: its other half will not come."""
-        self._carry = b""
-
     def reset(self) -> None:
         """Forget everything that is not final yet."""
         self._carry = b""

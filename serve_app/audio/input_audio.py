@@ -2,8 +2,6 @@
 
 Rule 1: every converted sample reaches the kernel in exactly one AudioAppended.
 Rule 2: the scorer and the kernel count the same samples, scored or not.
-Rule 3: a sample that a socket was lost in the middle of is lost; the next socket begins with a
-        whole one.
 """
 
 import asyncio
@@ -13,7 +11,6 @@ from serve_app.audio.audio_codec import LONG_AUDIO_BYTES, InputConverter, level
 from serve_app.audio.speech_scorer import OpenScorer, SpeechScorer
 from session.config import AudioFormat, SessionConfig
 from session.errors import BadAudio
-from session.ids import AttachmentId
 from session.realtime.commands import AudioReceived, ItemReceived
 from session.stimuli import AudioAppended, EventRefused, ItemCreated, SpeechScore
 from session.unit import SAMPLE_BYTES
@@ -29,21 +26,11 @@ class InputAudio:
         self._unscored_samples = 0
         """Samples that went by before the session had a scorer."""
         self._is_speech: bool | None = None
-        self._attachment: AttachmentId | None = None
-        """Over which the last append came."""
 
     async def append(
-        self,
-        received: AudioReceived,
-        attachment: AttachmentId,
-        config: SessionConfig,
-        *,
-        wants_scores: bool,
+        self, received: AudioReceived, config: SessionConfig, *, wants_scores: bool
     ) -> AudioAppended | EventRefused:
         """Convert and score one append; a refusal stands for audio that can not be decoded."""
-        if attachment != self._attachment:
-            self._converter.forget_cut_sample()
-            self._attachment = attachment
         audio_format = received.format or config.input_format
         try:
             pcm = await self._converted(received.data, audio_format)

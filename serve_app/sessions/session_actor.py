@@ -246,8 +246,7 @@ class SessionActor:
             return [self._resume(content, attachment)]
         if not self._session.heeds(attachment):
             return []  # before its audio is mixed up with that of the socket which has its place
-        commands = await self._commands(content, attachment)
-        return [Received(attachment, command) for command in commands]
+        return [Received(attachment, command) for command in await self._commands(content)]
 
     def _resume(self, asked: SessionResumeAsked, attachment: AttachmentId) -> Stimulus:
         """Add what the journal can offer."""
@@ -255,13 +254,11 @@ class SessionActor:
         offer = self.outbound.outbox.offer(seq, now=self._world.clock.now())
         return ResumeRequested(attachment, asked.resume_token, seq, offer, asked.event_id)
 
-    async def _commands(
-        self, content: Command | Stimulus, attachment: AttachmentId
-    ) -> Sequence[AttachedCommand]:
+    async def _commands(self, content: Command | Stimulus) -> Sequence[AttachedCommand]:
         """Say what a client's command means to the kernel."""
         match content:
             case AudioReceived():
-                return [await self._appended(content, attachment)]
+                return [await self._appended(content)]
             case ItemReceived():
                 return [await item_created(content, self._session.config)]
             case InputCommitted():
@@ -287,14 +284,11 @@ class SessionActor:
         )
         return EventRefused(error, acked.event_id)
 
-    async def _appended(self, received: AudioReceived, attachment: AttachmentId) -> AttachedCommand:
+    async def _appended(self, received: AudioReceived) -> AttachedCommand:
         if received.video_frames and not self._world.directory.descriptor.profile.video_input:
             return EventRefused(no_video(), received.event_id)
         return await self._audio.append(
-            received,
-            attachment,
-            self._session.config,
-            wants_scores=self._session.wants_speech_scores,
+            received, self._session.config, wants_scores=self._session.wants_speech_scores
         )
 
     async def _rest_of_item(self) -> list[AttachedCommand]:

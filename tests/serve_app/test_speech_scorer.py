@@ -9,7 +9,6 @@ import pytest
 from serve_app.audio.input_audio import InputAudio
 from serve_app.audio.speech_scorer import SileroScorers
 from session.config import default_config
-from session.ids import AttachmentId
 from session.realtime.commands import AudioReceived
 from session.unit import INPUT_RATE_HZ
 from stages.scripted.plugin import PLUGIN
@@ -117,6 +116,6 @@ async def test_long_audio_is_scored_whole_and_in_order() -> None:
     ends = []
     for ms in (20, 5_000, 20, 200):
         received = AudioReceived(data=noise(ms), format=None, wire_bytes=0)
-        appended = await audio.append(received, AttachmentId("a"), config, wants_scores=True)
+        appended = await audio.append(received, config, wants_scores=True)
         ends += [score.end_sample for score in appended.scores]  # type: ignore[union-attr]  # not refused
     assert ends == [512 * (index + 1) for index in range(5_240 * 16 // 512)]

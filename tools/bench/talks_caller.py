@@ -77,7 +77,7 @@ class Times:
     sent_late_ms: list[float] = field(default_factory=list)
     units: int = 0
     late_at_s: list[int] = field(default_factory=list)
-    """Seconds of the talk whose answers took longer than a second, or never came."""
+    """Seconds of the talk whose answers took longer than a second; what never came is a failure."""
     unforeseen: int = 0
     """Units that were free to speak and did not."""
     failures: list[str] = field(default_factory=list)
